@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import has_form, real_number, whole_number
+from memowidgets.checks import has_form, real_number, warn_user, whole_number
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.vocabulary import Note, percent, quoted
 
@@ -162,9 +161,7 @@ class StopRule:
 
     def __post_init__(self) -> None:
         if not 0 < real_number("stop_at_drop", self.rho) < 1:
-            raise ValueError(
-                f"stop_at_drop must be a share between 0 and 1, such as 0.95, not {self.rho}"
-            )
+            raise ValueError(f"stop_at_drop must be a share between 0 and 1, not {self.rho}")
         whole_number("over_last, the number of evaluations in a median,", self.over_last, 1)
 
     def prediction(self, records: Sequence[Record]) -> Prediction:
@@ -279,8 +276,8 @@ def read_records(run: RunDirectory) -> list[Record]:
     records.sort(key=lambda record: record.step)
     if records and records[0].step != 0:
         raise StoreError(
-            f"{run.path} has lost its checkpoint of step 0, to which every drop refers; delete "
-            "its folder checkpoints and train again"
+            f"{run.path} has lost its checkpoint of step 0; delete its folder checkpoints, and "
+            "train again"
         )
     return records
 
@@ -416,11 +413,9 @@ def read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
     """Return the rule by which a run is interrupted; the usual one if it has none."""
     if not run.has_file(RHO):
         if has_records:
-            warnings.warn(
+            warn_user(
                 f"{run.path / RHO} is missing, so the prediction checkpoint is chosen at a "
-                f"drop of {percent(StopRule().rho)}: call train(stop_at_drop=…) with the run's own",
-                UserWarning,
-                stacklevel=3,
+                f"drop of {percent(StopRule().rho)}: call train(stop_at_drop=…) with the run's own"
             )
         return StopRule()
     try:

@@ -19,12 +19,11 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 }
 STEPS = "steps"
 _MOST_CHECKPOINTS = 10_000
-AUGMENTATIONS = ("none", "flip", "crop", "flip+crop")
 _NAMES = {
     "optimizer": OPTIMIZERS,
     "schedule": (*SCHEDULES, STEPS),
     "precision": PRECISIONS,
-    "augment": AUGMENTATIONS,
+    "augment": ("none", "flip", "crop", "flip+crop"),
 }
 _FUNCTION = "function "  # stands before the name of a user's function in a manifest
 
@@ -128,7 +127,10 @@ class TrainingConfig:
         for name, valid in _NAMES.items():
             _check_name(name, getattr(self, name), valid)
         if self.milestones is not None:
-            _check_milestones(self.milestones)
+            given = several("milestones", self.milestones)
+            shares = [real_number("a milestone", share) for share in given]
+            if shares != sorted({share for share in shares if 0 < share < 1}):
+                raise ValueError(f"milestones must be rising shares from 0 to 1, not {given!r}")
         check_version(self.version)
 
     def resolved(self, defaults: Mapping[str, Any]) -> Settings:
@@ -136,15 +138,12 @@ class TrainingConfig:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         given = {k: _plain(v) for k, v in values.items() if v is not None}
         if given.get("augment", "none") != "none" and "augment" not in defaults:
-            raise ValueError(
-                f"augment={self.augment!r} is for images; this model does not use images"
-            )
+            raise ValueError(f"augment={self.augment!r} is for models of images")
         found = Settings(**{**{k: v for k, v in defaults.items() if k in values}, **given})
         if found.epochs / found.checkpoint_every > _MOST_CHECKPOINTS:
             raise ValueError(
                 f"{found.epochs:g} epochs with checkpoint_every={found.checkpoint_every:g} are "
-                f"{found.epochs / found.checkpoint_every:.1g} checkpoints, and at most "
-                f"{_MOST_CHECKPOINTS} are kept; pass a larger checkpoint_every"
+                f"more than {_MOST_CHECKPOINTS} checkpoints; pass a larger checkpoint_every"
             )
         return found
 
@@ -256,9 +255,7 @@ class CheckpointPlan:
         epochs: float | None = None,
     ) -> None:
         if not 0 < real_number("checkpoint_every", every) < math.inf:
-            raise ValueError(
-                f"checkpoint_every must be a positive number of epochs, such as 0.2, not {every!r}"
-            )
+            raise ValueError(f"checkpoint_every must be a positive number, not {every!r}")
         self.steps_per_epoch, self.every, self.total = steps_per_epoch, every, total
         known = None if total is None else total / steps_per_epoch
         self._epochs = known if epochs is None else epochs
@@ -316,14 +313,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence):
         return tuple(float(v) for v in value)
     return int(value) if value == int(value) else float(value)
-
-
-def _check_milestones(milestones: Sequence[float]) -> None:
-    shares = [real_number("a milestone", share) for share in several("milestones", milestones)]
-    if shares != sorted({share for share in shares if 0 < share < 1}):
-        raise ValueError(
-            f"milestones must be rising shares of the training between 0 and 1, not {milestones!r}"
-        )
 
 
 def _check_name(what: str, name: Any, valid: tuple[str, ...]) -> None:

@@ -221,10 +221,9 @@ class ReferenceDesign:
             if trained < _FEWEST:
                 different = len(np.unique(design.groups[design.members]))
                 raise ValueError(
-                    f"reference model {index} would train on {trained} samples, and it needs "
-                    f"{_FEWEST} or more: the target trains on {len(design.members)} samples, "
-                    f"{different} of them different, and the pool has {len(_others(design))} "
-                    "others; make the audit with more data"
+                    f"reference model {index} would train on {trained} samples of {_FEWEST} or "
+                    f"more: the target has {len(design.members)} members, {different} different, "
+                    f"and the pool {len(_others(design))} others; make the audit with more data"
                 )
 
 
@@ -251,8 +250,7 @@ def audited_samples(
     if audited is None:
         if data.canaries is None:
             raise ValueError(
-                'design="canaries" needs data with canaries (with_canaries), or audited= with a '
-                "mask or the ids of the samples to audit"
+                'design="canaries" needs data.with_canaries(), or a mask or ids as audited='
             )
         audited = data.canaries
     chosen = _positions_of(data, audited, "members")
@@ -291,9 +289,7 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
     everything = np.arange(len(data))
     named = None if isinstance(members, str) else _positions_of(data, members, "members")
     if named is None and members not in ("half", "all"):
-        raise ValueError(
-            f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask"
-        )
+        raise ValueError(f"unknown members {members!r}; valid: 'half', 'all', ids, a mask")
     others = everything if named is None else everything[~np.isin(groups, groups[named])]
     aside = _held_out(data, others, groups, held_out, seed)
     pool = chosen = np.setdiff1d(everything, aside)
@@ -305,7 +301,7 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
     if len(trained_on):
         raise ValueError(
             f"{len(trained_on)} held-out samples are equal to samples that are trained on, the "
-            f"first is {quoted(data.ids[trained_on[0]])}: nothing would be held out"
+            f"first is {quoted(data.ids[trained_on[0]])}"
         )
     if len(chosen) < 2:
         raise ValueError(f"the target would train on {len(chosen)} samples; it needs two or more")
@@ -335,8 +331,8 @@ def follow_design(before: Design, names: NDArray[np.str_], data: Dataset) -> Des
     aside = np.isin(data.ids, names[before.held_out])
     if len(members) < 2:
         raise ValueError(
-            f"{len(members)} of the {len(before.members)} members are in these data, by id. A "
-            "target needs two or more; use audit.kept(), or keep the ids"
+            f"{len(members)} of the {len(before.members)} members are in these data, by id, and "
+            "a target needs two; use audit.kept(), or keep the ids"
         )
     pool = np.flatnonzero(~aside)
     held_out = np.flatnonzero(aside & ~np.isin(groups, groups[pool]))
@@ -360,8 +356,7 @@ def _positions_of(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int6
     if array.dtype == np.bool_:
         if array.shape != (len(data),):
             raise ValueError(
-                f"the mask of {what} has the shape {array.shape}, but the dataset has {len(data)} "
-                "samples"
+                f"the mask of {what} has the shape {array.shape} for {len(data)} samples"
             )
         return np.flatnonzero(array)
     if array.shape == (len(data),) and array.dtype.kind in "iu" and np.isin(array, (0, 1)).all():
@@ -371,9 +366,9 @@ def _positions_of(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int6
     positions = {str(name): i for i, name in enumerate(data.ids)}
     unknown = [str(m) for m in array if str(m) not in positions]
     if unknown:
+        first = quoted(unknown[0])
         raise ValueError(
-            f"{len(unknown)} ids of {what} are not in the dataset, the first is "
-            f"{quoted(unknown[0])}"
+            f"{len(unknown)} ids of {what} are not in the dataset, the first is {first}"
         )
     return np.unique([positions[str(m)] for m in array]).astype(np.int64)
 
@@ -391,10 +386,7 @@ def _held_out(
         return _positions_of(data, held_out, "held_out")
     share = real_number("held_out, if it is no dataset,", held_out)
     if not 0 <= share < 1:
-        raise ValueError(
-            "held_out must be a share from 0 to below 1, ids, a mask, a dataset or None, not "
-            f"{held_out}"
-        )
+        raise ValueError(f"held_out must be a share from 0 to below 1, not {held_out}")
     wanted = min(round(share * len(data)), len(candidates))
     return _draw(candidates, groups, wanted, derived_seed(seed, _HELD_OUT))
 

@@ -19,7 +19,6 @@ import tempfile
 import threading
 import time
 import uuid
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -41,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets import __version__
+from memowidgets.checks import warn_user
 from memowidgets.cores import cores
 from memowidgets.metrics import logit_gap
 from memowidgets.models.base import Bases
@@ -150,12 +150,15 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> Content:
     seed = derived_seed(job.seed, kind.stream, index)
     learner = Learner(replace(job.recipe, model=model), own, seed)
     asked = job.shadows.asked(design, members)
+    rows = design.pool[asked]
     arrays: dict[str, NDArray[Any]] = {"members": members}
     metadata = {"design": job.shadows.key, "config": job.config, "precision": learner.precision}
     for name, step in own_steps(job, len(own)):
         learner.advance(step, progress, f"training {kind.noun} {index}")
         if name in job.checkpoints:
-            arrays[_GAP + name] = _gaps(learner, design.pool, asked)
+            gaps = np.full(len(design.pool), np.nan, dtype=np.float32)
+            gaps[asked] = logit_gap(learner.look_at(rows).logits, learner.recipe.data.labels[rows])
+            arrays[_GAP + name] = gaps
         if job.forward is not None and name == job.forward.checkpoint:
             seen = learner.look_at(own, capture=True)
             arrays |= {"forward.logits": seen.logits, "forward.losses": seen.losses}
@@ -166,16 +169,6 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> Content:
             arrays[_LOSS + name] = learner.look_at(own).losses
     metadata |= {"seed": str(job.seed), "index": str(index), "finished": str(int(time.time()))}
     return arrays, {**metadata, "seconds": f"{time.monotonic() - start:.1f}"}
-
-
-def _gaps(
-    learner: Learner, pool: NDArray[np.int64], asked: NDArray[np.bool_]
-) -> NDArray[np.float32]:
-    """Return the logit gap of each sample of the pool, NaN if it is not asked about."""
-    rows = pool[asked]
-    found = np.full(len(pool), np.nan, dtype=np.float32)
-    found[asked] = logit_gap(learner.look_at(rows).logits, learner.recipe.data.labels[rows])
-    return found
 
 
 def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
@@ -278,9 +271,8 @@ def check_executor(executor: Any) -> None:
     context = getattr(executor, "_mp_context", None)
     if isinstance(executor, ProcessPoolExecutor) and context.get_start_method() == "fork":  # type: ignore[union-attr]
         raise ValueError(
-            "this ProcessPoolExecutor starts its processes by fork, and they hang where this "
-            "process has computed with several threads; leave executor= out, or pass "
-            'mp_context=multiprocessing.get_context("spawn") to it'
+            "this ProcessPoolExecutor starts its processes by fork, and they may hang; leave "
+            'executor= out, or pass mp_context=multiprocessing.get_context("spawn") to it'
         )
 
 
@@ -464,8 +456,7 @@ def train_ordered(
     worker = f"{platform.node()}, process {os.getpid()}"
     if versions() != wanted:
         raise StoreError(
-            f"the worker {worker} has {versions()} instead of {wanted}, so its models would not be "
-            "comparable; install the same there"
+            f"the worker {worker} has {versions()} instead of {wanted}; install the same there"
         )
     try:
         job = _job_of(name, source)
@@ -653,8 +644,7 @@ class ShadowSet:
     def check(self, index: Any) -> None:
         """Raise an error if there is no model of that index, broken or not."""
         there = self.indices()
-        is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
-        if is_number and (index in there or self.path_of(int(index)).exists()):
+        if isinstance(index, int | np.integer) and (index in there or self.path_of(index).exists()):
             return
         if not there:
             raise self.none.error()
@@ -683,7 +673,7 @@ class ShadowSet:
                 raise ForeignError(f"{path} {said.format(found, value)}", again)
         return file
 
-    def path_of(self, index: int) -> Path:
+    def path_of(self, index: int | np.integer[Any]) -> Path:
         """Return the path of the file of one shadow model."""
         return self._run.path / f"{self._name(index)}.safetensors"
 
@@ -710,7 +700,7 @@ class ShadowSet:
             again = f"call {self._kind.call} again for that checkpoint"
             raise NotThereError(what, again, checkpoint)
         for sentence in self.lost():
-            warnings.warn(sentence, UserWarning, stacklevel=3)
+            warn_user(sentence)
         files = [self.file(index) for index in indices]
         return Shadows(
             np.stack([file["members"] for file in files]),
@@ -807,7 +797,7 @@ class ShadowSet:
             return True
         return False
 
-    def _name(self, index: int | str) -> str:
+    def _name(self, index: int | np.integer[Any]) -> str:
         return f"{self._folder}/{int(index):04d}"
 
 

@@ -111,8 +111,7 @@ def filled_pass(
             if filled[name].shape[1:] != tuple(values.shape[1:]):
                 raise ValueError(
                     f"layer {name.removeprefix(LAYER)!r} has {values.shape[1]} values in one batch "
-                    f"and {filled[name].shape[1]} in another, because its inputs are padded to "
-                    "different lengths; choose other layers with layers=, or pad to one length"
+                    f"and {filled[name].shape[1]} in another; pad to one length, or change layers="
                 )
             filled[name][places] = values.float().cpu().numpy()
     wrong = ~np.isfinite(filled["losses"])
@@ -179,10 +178,7 @@ def forward(
                 allocate=allocate,
             )
     if looks_like_probabilities(found.logits):
-        warn_user(
-            "the module returns probabilities, not logits: each row lies between 0 and 1 and sums "
-            "to 1. The loss and the logit gap expect logits; leave out the module's softmax"
-        )
+        warn_user("the module returns probabilities, not logits; leave out its softmax")
     made_by = f"{described(device)}, batches of {model.forward_batch}"
     return replace(found, made_by=made_by)
 

@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
-_BATCHES_SORTED = 50  # number of batches among which samples are sorted by length
-_FEWEST_GROUPS = 4  # so that small sets do not have the same batches in every epoch
 _FIRST_RATE = "first_lr"  # learning rate of a group that the schedule scales
 _TARGET_STREAM = 3
 _SHARE = 1 / 4  # largest share of the free memory that a kept model may have
@@ -297,8 +295,7 @@ def given_optimizer(make: Callable[..., Any], parameters: list[Any]) -> torch.op
     optimizer = make(parameters)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(
-            "optimizer must return a torch.optim.Optimizer for a list of parameters, not "
-            f"{type(optimizer).__name__}"
+            f"optimizer must return a torch.optim.Optimizer, not {type(optimizer).__name__}"
         )
     return optimizer
 
@@ -357,7 +354,8 @@ def epoch_order(
     if lengths is None or n_batches < 2:
         return order
     full, rest = np.split(order, [n_batches * batch_size])
-    n_sorted = min(_BATCHES_SORTED, max(1, n_batches // _FEWEST_GROUPS)) * batch_size
+    # four groups or more, so that small sets do not have the same batches in every epoch
+    n_sorted = min(50, max(1, n_batches // 4)) * batch_size
     groups = np.split(full, range(n_sorted, len(full), n_sorted))
     grouped = np.concatenate([g[np.argsort(lengths[g], kind="stable")] for g in groups])
     batches = rng.permutation(grouped.reshape(n_batches, batch_size), axis=0)
@@ -442,10 +440,8 @@ class _LearnerPasses(ModelPasses):
     They are computed from the checkpoint's weights when a score asks for them.
     """
 
-    def __init__(
-        self, learner: Learner, members: NDArray[np.int64], held_out: Dataset | None
-    ) -> None:
-        super().__init__(learner.recipe, members, held_out)
+    def __init__(self, learner: Learner, held_out: Dataset | None) -> None:
+        super().__init__(learner.recipe, learner.members, held_out)
         self._learner = learner
 
     def ask(
@@ -517,7 +513,7 @@ class TargetTraining:
             records = read_records(self._run)
             self._loaded.drop()
             learner = self._resumed(records, steps)
-            passes = _LearnerPasses(learner, self._design.members, self._held_out)
+            passes = _LearnerPasses(learner, self._held_out)
             recorder = Recorder(self._run, passes, plan)
             records = [record for record in records if record.step <= learner.step]
             for step, epoch in steps.items():
@@ -584,8 +580,7 @@ class TargetTraining:
         raise StoreError(
             f"at {record.name} of {self._run.path} the losses of members differ from those in "
             f"training by up to {apart.max():.2g} nats: what the model computes has changed since"
-            f"{errs}. Nothing was kept: take the change back, or train the changed model at "
-            "another path"
+            f"{errs}. Take the change back, or train the changed model at another path"
         )
 
     def _kept_losses(self, record: Record) -> NDArray[np.float32] | None:
@@ -615,24 +610,20 @@ class TargetTraining:
         by_name = {name_of(epoch): step for step, epoch in steps.items()}
         if last.name not in by_name or by_name[last.name] == max(steps):
             raise ValueError(
-                f"{last.name} is the end of a training on {len(self._design.members)} samples, so "
-                'no training is left after it; use start="scratch"'
+                f"{last.name} ends a training on {len(self._design.members)} samples; use "
+                'start="scratch"'
             )
         for record in read_records(parent):
             if record.step <= last.step and record.name in by_name:
-                arrays, metadata = self._state_of(parent, record.name)
+                resume, metadata = f"checkpoints/{record.name}/resume", dict[str, str]()
+                if parent.has(resume):
+                    state = parent.read_tensors(resume)
+                    arrays, metadata = dict(state), dict(state.metadata)
+                else:
+                    kept = self._kept_weights(parent, record.name)
+                    arrays = {WEIGHTS + key: value for key, value in kept.items()}
                 metadata["step"] = str(by_name[record.name])
                 self._run.write_tensors(start_of(record.name), arrays, metadata)
-
-    def _state_of(
-        self, run: RunDirectory, name: str
-    ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-        resume = f"checkpoints/{name}/resume"
-        if run.has(resume):
-            state = run.read_tensors(resume)
-            return {key: np.array(state[key]) for key in state}, dict(state.metadata)
-        weights = self._kept_weights(run, name)
-        return {WEIGHTS + key: np.array(weights[key]) for key in weights}, {}
 
     def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> float:
         """Bring a learner to a checkpoint; return the seconds of training that it took.
@@ -664,10 +655,8 @@ class TargetTraining:
         if (known := self._loaded.find(self._identity(record))) is not None:
             return known
         if record.precision not in COMPUTED:
-            raise StoreError(
-                f"the pass at {name} was made in {record.precision}, and an audit computes in "
-                f"{' or '.join(COMPUTED)}, so it cannot be repeated"
-            )
+            wanted = " or ".join(COMPUTED)
+            raise StoreError(f"the pass at {name} is in {record.precision}; it needs {wanted}")
         recipe = replace(self._recipe, settings=replace(settings, precision=record.precision))
         self._loaded.drop()
         learner = Learner(recipe, self._design.members, self._seed)
@@ -716,9 +705,7 @@ def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
         If those weights are gone.
     """
     name = (manifest.get("fork") or {}).get("checkpoint")
-    if name is None or run.has(start_of(name)):
-        return
-    if not run.has_file(record_file(name)):
+    if not (name is None or run.has(start_of(name)) or run.has_file(record_file(name))):
         raise StoreError(
             f"{run.path} has lost the weights of {name} that it starts from: call fork once more "
             "on the audit that it came from"

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from memowidgets.checks import warn_user
 
-_MISSING = "LightningCallback needs Lightning; install it with pip install lightning"
-
 
 def _base() -> type:
     """Return the class of callbacks of the Lightning that is imported or installed, or object."""
@@ -75,7 +73,7 @@ class LightningCallback(Callback):
 
     def __init__(self, watch: Any, stop: bool = True) -> None:
         if LightningCallback.__mro__[1] is object:
-            raise ModuleNotFoundError(_MISSING)
+            raise ModuleNotFoundError("install Lightning with pip install lightning")
         if not hasattr(watch, "step") or not hasattr(watch, "continue_at"):
             raise TypeError(f"watch must be what mw.watch returns, not {type(watch).__name__}")
         self._watch, self._stop = watch, stop
@@ -98,8 +96,8 @@ class LightningCallback(Callback):
         is_cut = trainer.should_stop or trainer.global_step == trainer.max_steps
         if self._began == 0 and steps != told and not is_cut:
             warn_user(
-                f"an epoch of the Trainer has {steps} optimizer steps, but mw.watch was given "
-                f"steps_per_epoch={told}, so the epochs of the checkpoints are wrong; give {steps}"
+                f"an epoch of the Trainer has {steps} optimizer steps; pass mw.watch "
+                f"steps_per_epoch={steps} in place of {told}"
             )
 
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:

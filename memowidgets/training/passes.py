@@ -82,10 +82,7 @@ def pairs_of(data: Any) -> Pairs:
     from torch.utils.data import DataLoader, SequentialSampler
 
     if isinstance(data, Mapping):
-        raise TypeError(
-            f"data is a mapping of {listed(map(quoted, data), 5)}; pass one dataset, such as one "
-            "of its splits"
-        )
+        raise TypeError(f"data is a mapping of {listed(map(quoted, data), 5)}; pass one of them")
     if not isinstance(data, DataLoader):
         return Pairs(data)
     sampler: Any = data.sampler
@@ -93,9 +90,8 @@ def pairs_of(data: Any) -> Pairs:
         sampler = getattr(data.batch_sampler, "sampler", data.batch_sampler)
     if not isinstance(sampler, SequentialSampler):
         raise ValueError(  # noqa: TRY004 - its type is right
-            f"data is a loader that shuffles or draws its rows ({type(sampler).__name__}), so its "
-            "batches cannot be told apart by their order; pass loader.dataset, or a loader with "
-            "shuffle=False. Your training loop may go on using the loader that shuffles"
+            f"data is a loader that shuffles or draws its rows ({type(sampler).__name__}); pass "
+            "loader.dataset here. Your training loop may go on using the loader that shuffles"
         )
     return Pairs(data.dataset, data.batch_size, data.collate_fn, data.num_workers)
 
@@ -185,10 +181,9 @@ def call_module(module: nn.Module, inputs: Any) -> Any:
         if not isinstance(inputs, Mapping):
             raise
         raise TypeError(
-            f"rows of the data give {listed(map(quoted, inputs), 5)}, with which the module, that "
-            f"takes {listed(takes.parameters, 5)}, cannot be called; name the inputs alike, give "
-            "tensors (a datasets.Dataset does .with_format('torch')), or pass forward=, a function "
-            "of (module, inputs) that returns logits"
+            f"rows of the data give {listed(map(quoted, inputs), 5)}, and the module takes "
+            f"{listed(takes.parameters, 5)}; name the inputs alike, give tensors (a "
+            "datasets.Dataset does .with_format('torch')), or pass forward="
         ) from error
 
 
@@ -289,9 +284,8 @@ class Capture:
             values = self._raw[name]
             if values.ndim == 0 or len(values) != len(logits):
                 raise ValueError(
-                    f"layer {quoted(name)} has the shape {tuple(values.shape)} for "
-                    f"{len(logits)} samples, so its first axis is not the batch "
-                    "(batch_first=True?); choose other layers with layers="
+                    f"layer {quoted(name)} has the shape {tuple(values.shape)} for {len(logits)} "
+                    "samples (batch_first=True?); choose other layers with layers="
                 )
             row = _row(values, read_at, self._mask, averages=self._head is not None)
             if row is None:
@@ -358,16 +352,15 @@ def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> str:
         n_classes = run().shape[1]
     if "" in linear:
         raise ValueError(
-            "the module is a single linear layer, so no layer comes before its logits; audit its "
-            "inputs with Audit.from_arrays(labels=, representations=, logits=)"
+            "the module is a single linear layer; audit its inputs with "
+            "Audit.from_arrays(labels=, representations=, logits=)"
         )
     heads = [name for name in ran if linear[name].out_features == n_classes]
     if len(heads) != 1:
         raise ValueError(
             f"{len(heads)} linear layers that run have {n_classes} outputs, one for each class "
-            f"({listed(map(quoted, heads or ran), 5) or 'no linear layer runs'}), so layers='auto' "
-            "cannot tell where the representations are; name parts of module.named_modules() with "
-            "layers=, first to last"
+            f"({listed(map(quoted, heads or ran), 5) or 'no linear layer runs'}); name parts of "
+            "module.named_modules() with layers=, first to last"
         )
     return heads[0]
 
@@ -560,9 +553,8 @@ class Looker:
         apart = float(np.abs(here - there).max()) / max(float(np.abs(there).max()), 1e-30)
         if apart > (_FLOAT32 if precision == "float32" else _SHORT):
             raise ValueError(
-                "the module has the weights of a recorded checkpoint, but gives other logits than "
-                f"were recorded, by {apart:.1g} of their size: its code or forward= has changed. "
-                "Choose another path, or pass overwrite=True to replace the recording"
+                f"the logits of a recorded checkpoint differ here by {apart:.1g} of their size: "
+                "its code or forward= has changed. Choose another path, or pass overwrite=True"
             )
 
 
@@ -579,9 +571,8 @@ def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, An
         logits = ask(forward, module, inputs, _TRIED)
     if looks_like_probabilities(logits.float().cpu().numpy()):
         raise ValueError(
-            "the module returns probabilities, not logits: each row lies between 0 and 1 and "
-            "sums to 1. Pass forward=, a function of (module, inputs) that returns their "
-            "logarithm, such as lambda module, inputs: module(inputs).log()"
+            "the module returns probabilities, not logits; pass forward=, a function that returns "
+            "their logarithm, such as lambda module, inputs: module(inputs).log()"
         )
     return logits
 
@@ -604,16 +595,14 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
         found = found[0]
         if tables and found is tables[0] and found.shape[1] > narrow:
             raise ValueError(
-                f"the module returns several outputs, the first of shape {tuple(found.shape)} and "
-                f"another with {narrow} columns, so the first may be features and not logits; "
-                f"{advice}"
+                f"the module returns several outputs, the first with {found.shape[1]} columns and "
+                f"another with {narrow}, so the first may be features and not logits; {advice}"
             )
     shape = tuple(getattr(found, "shape", ()))
     if len(shape) != 2 or shape[0] != n or shape[1] < 2:
         raise ValueError(
             f"the module returns {type(found).__name__} of shape {shape} for {n} samples, not "
-            f"logits of shape (batch, classes), one for each class; {advice}. For a single logit z "
-            "of two classes these are torch.cat([0 * z, z], dim=1)"
+            f"logits (batch, classes); {advice}, for one logit z torch.cat([0 * z, z], dim=1)"
         )
     logits: Tensor = found
     return logits

@@ -96,9 +96,8 @@ def make_probe(
             again = {**made, "numbers": _module(model, asked)[1]}
             if difference := first_apart(made, again):
                 raise ValueError(
-                    "two modules that the model makes under one seed differ, so shadow models "
-                    f"could not be compared with the target: {difference}. Draw random numbers "
-                    "from torch's or NumPy's global generator, which are seeded"
+                    f"two modules that the model makes under one seed differ: {difference}. Draw "
+                    "random numbers from torch's or NumPy's global generator, which are seeded"
                 )
     if callable(settings.optimizer):
         weights = model.skeleton(data).parameters()
@@ -170,8 +169,8 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
     here = make_probe(model, recipe.data, design.pool, settings, len(design.members))
     if found := first_apart(stored, here):
         raise StoreError(
-            "a function of the run does something else here than where the run was begun: "
-            f"{found}. Use the same code, or choose another path for the changed code"
+            f"a function does something else here than where the run was begun: {found}. Use the "
+            "same code, or choose another path"
         )
 
 
@@ -345,9 +344,8 @@ def _optimizer(
             if has_version:
                 return {}
             raise ValueError(
-                "the optimizer cannot take two steps on the CPU with copies of the trained "
-                f"weights: {first_line(error)}. If it trains your model nevertheless, state "
-                'TrainingConfig(…, version="1") for it'
+                f"the optimizer cannot take two steps on the CPU: {first_line(error)}. If it "
+                'trains your model nevertheless, pass TrainingConfig(…, version="1")'
             ) from error
     return moves
 

@@ -37,7 +37,7 @@ from memowidgets.training.checkpoint import (
     write_stop,
 )
 from memowidgets.training.config import CheckpointPlan
-from memowidgets.training.forward import LAYER, FloatArray, Shapes, device_of, unwrap
+from memowidgets.training.forward import LAYER, FloatArray, Forward, Shapes, device_of, unwrap
 from memowidgets.training.seeds import preserved
 
 if TYPE_CHECKING:
@@ -172,10 +172,7 @@ class Recorder:
         with self.run.lock("checkpoints"):
             records, course = read_records(self.run), read_course(self.run)
             if records and course is None:
-                raise StoreError(
-                    f"{place} has checkpoints of audit.train(); choose another path for an "
-                    "external training"
-                )
+                raise StoreError(f"{place} has checkpoints of audit.train(); choose another path")
             if overwrite:
                 forget_checkpoints(self.run, records)
                 self.run.place(COURSE).unlink(missing_ok=True)
@@ -183,14 +180,13 @@ class Recorder:
             own = steps_per_epoch, self.keep
             if course and len(records) > 1 and (course.steps_per_epoch, course.keep) != own:
                 raise ValueError(
-                    f"{place} has a training of {course.steps_per_epoch} steps an epoch that is "
-                    f'recorded with keep="{course.keep}", and this one has {steps_per_epoch} and '
-                    f'keep="{self.keep}"; pass the same, or {advice}'
+                    f'{place} has keep="{course.keep}" and {course.steps_per_epoch} steps an '
+                    f'epoch, not "{self.keep}" and {steps_per_epoch}; pass the same, or {advice}'
                 )
             if step and not records:
                 raise ValueError(
-                    f"the training continues from step {step}, but {place} lacks step 0, to which "
-                    "every drop refers; record a training from its start"
+                    f"{place} lacks step 0, and the training is at step {step}; record it from its "
+                    "start"
                 )
             digest = self.passes.weights(unwrap(module)).digest
             if step is None and records:
@@ -198,8 +194,7 @@ class Recorder:
                 if step is None:
                     raise ValueError(
                         f"{place} has a training whose weights differ from these at each of its "
-                        f"{len(records)} checkpoints; {advice}, or steps_done= to go on after this "
-                        "number of steps"
+                        f"{len(records)} checkpoints; {advice}, or steps_done= to go on"
                     )
             step = step or 0
             if step == 0 and len(records) > 1 and records[0].weights != digest:
@@ -209,8 +204,7 @@ class Recorder:
             before = course or Course(steps_per_epoch, 1)
             end = self._plan.total or before.total_steps
             begun = Course(steps_per_epoch, end, before.weights, self.keep)
-            if begun != course:
-                write_course(self.run, begun)
+            write_course(self.run, begun)
         self._records = _up_to(records, step, digest)
         if self._stop is not None:
             write_stop(self.run, self._stop)
@@ -251,20 +245,17 @@ class Recorder:
                 made_in = {"precision": precision}
                 return stack.enter_context(run.new_tensors(place, shapes, made_in, digest))
 
-            seen = passes.look(module, progress, allocate)
-            test_loss, test_accuracy = passes.test(module, progress) or (None, None)
+            seen: Forward = passes.look(module, progress, allocate)
+            aside: tuple[float | None, float | None] = passes.test(module, progress) or (None, None)
         if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
             warn_user(disorder)
-        train_loss, train_accuracy = seen.figures(passes.labels)
         record = Record(
             name,
             epoch,
             step,
             float(np.median(seen.losses)),
-            train_loss,
-            train_accuracy,
-            test_loss,
-            test_accuracy,
+            *seen.figures(passes.labels),
+            *aside,
             seen.precision,
             digest,
             round(seconds, 3),
@@ -292,9 +283,8 @@ class Recorder:
             there = {(record.step, record.weights) for record in records}
             if last is not None and last.step < step and (last.step, last.weights) not in there:
                 raise StoreError(
-                    f"{self.run.path} has another training since {last.name} (step {last.step}) of "
-                    "this one was recorded, so this one is not recorded any more; record it at "
-                    "another path"
+                    f"another training was recorded at {self.run.path} since {last.name} (step "
+                    f"{last.step}) of this one; record this one at another path"
                 )
             is_here = step, weights.digest
             known = next((r for r in records if (r.step, r.weights) == is_here), None)
@@ -379,8 +369,7 @@ def _check_whole(module: nn.Module) -> None:
     if spread or "FullyShardedDataParallel" in parts:
         raise ValueError(
             "the weights in training are spread over processes (FSDP, DeepSpeed's stage 3, tensor "
-            "parallel), so no process can run a forward pass; train with the whole model in "
-            "each process (one, or data parallel)"
+            "parallel); train with the whole model in each process (one, or data parallel)"
         )
 
 

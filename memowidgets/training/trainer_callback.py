@@ -26,13 +26,7 @@ from memowidgets.models.heads import plain
 from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
-from memowidgets.training.checkpoint import (
-    REPEATS,
-    Prediction,
-    Record,
-    arrays_of,
-    read_records,
-)
+from memowidgets.training.checkpoint import REPEATS, Prediction, Record, arrays_of, read_records
 from memowidgets.training.forward import (
     LAYER,
     Allocate,
@@ -43,11 +37,7 @@ from memowidgets.training.forward import (
     unwrap,
 )
 from memowidgets.training.learner import ModelPasses, Recipe
-from memowidgets.training.recorder import (
-    Weights,
-    in_the_first_process,
-    trained_weights,
-)
+from memowidgets.training.recorder import Weights, in_the_first_process, trained_weights
 from memowidgets.training.seeds import preserved
 from memowidgets.vocabulary import percent, quoted
 
@@ -68,11 +58,7 @@ _OF_REPLIES = (
     'text, create the data with reply="text"; an audit needs one token an option'
 )
 _OF_TEXTS = (
-    "The members must be the Trainer's rows: use the script's tokenizer, and if it cuts long "
-    "texts, its max_length with truncate=True"
-)
-_OF_IMAGES = (
-    "The members must be the Trainer's rows, with its processor and without random augmentation"
+    "Use the script's tokenizer, and if it cuts long texts, its max_length with truncate=True"
 )
 _READING = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)
 Array = NDArray[Any]
@@ -268,8 +254,8 @@ class TrainerPasses(ModelPasses):
         model = recipe.model
         if not isinstance(model, TransformerModel):
             raise TypeError(
-                "only an audit of a CausalLM or of a classifier of transformers can record an "
-                f"external training, not one of {type(model).__name__}"
+                "an audit of a CausalLM or a classifier of transformers can record a Trainer, not "
+                f"one of {type(model).__name__}"
             )
         if model.settings().get("lora") is not None:
             raise ValueError(
@@ -277,10 +263,7 @@ class TrainerPasses(ModelPasses):
                 f"it with {type(model).__name__}.from_model(model, tokenizer), without lora"
             )
         if recipe.settings.label_noise:
-            raise ValueError(
-                "label_noise changes only the audit's own training; leave it out for an external "
-                "one"
-            )
+            raise ValueError("label_noise changes only the audit's own training; leave it out")
         super().__init__(recipe, members, held_out)
         self.layer_names = tuple(name for name in layers if name in kept)
         self._layers = tuple(layers)
@@ -298,18 +281,14 @@ class TrainerPasses(ModelPasses):
             config: Any = plain(module).config
             width, n = int(config.num_labels), len(self.recipe.data.class_names)
             if width != n:
-                raise ValueError(
-                    f"the model in training has {width} logits, but the data of this audit have "
-                    f"{n} classes"
-                )
+                raise ValueError(f"the model in training has {width} logits for {n} classes")
         if isinstance(model, CausalLM | SequenceClassifier):
             model.check_padding(module)
         found = model.layer_names(module)
         if found != self._layers:
             raise ValueError(
-                f"the model in training has {len(found)} blocks, but the audit's has "
-                f"{len(self._layers)}; pass the trained model to "
-                f"{type(model).__name__}.from_model"
+                f"the model in training has {len(found)} blocks, the audit's {len(self._layers)}; "
+                f"pass the trained model to {type(model).__name__}.from_model"
             )
 
     def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
@@ -402,15 +381,14 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
         rows = _read_rows(loader, prompts=prompts)
     except _READING as error:
         warn_user(
-            f"the Trainer's rows cannot be read one by one ({type(error).__name__}: {error}), so "
-            "it was not checked whether it encodes this audit's members alike"
+            "it was not checked whether the Trainer encodes this audit's members alike, because "
+            f"its rows cannot be read one by one ({type(error).__name__}: {error})"
         )
         return {}
     first = loader.collate_fn([loader.dataset[0]])
     if not prompts and np.any(np.asarray(first.get("token_type_ids", 0))):
         raise ValueError(
-            "the Trainer's rows have token_type_ids other than 0, as pairs of texts do; this audit "
-            "passes texts without them, so its numbers would be of other inputs"
+            "the Trainer's rows have token_type_ids other than 0; an audit passes texts without"
         )
     members = _samples(recipe, recipe.data, passes.members)
     others = _samples(recipe, aside, np.arange(len(aside))) if aside else []
@@ -420,9 +398,8 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
     found = [other.name for other in others if places[_key(other)]]
     if found:
         raise ValueError(
-            f"{len(found)} held-out samples of this audit are rows of the Trainer, the first is "
-            f"{quoted(found[0])}: nothing would be held out. Create the audit with "
-            "held_out=None, or with the Trainer's evaluation data"
+            f"{len(found)} held-out samples are rows of the Trainer, the first is "
+            f"{quoted(found[0])}; pass held_out=None, or the Trainer's evaluation data"
         )
     missing = [member for member in members if not places[_key(member)]]
     if missing:
@@ -436,8 +413,8 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
         masks = [rows[i].counted for i in places[_key(member)]]
         if all(mask is not None and not mask[len(member.content) - 1] for mask in masks):
             raise ValueError(
-                f"the Trainer's loss leaves out the label of {quoted(member.name)} (its labels are "
-                f"{_MASKED} there), so it does not train what this audit looks at"
+                f"the Trainer's loss leaves out the label of {quoted(member.name)}, where its "
+                f"labels are {_MASKED}"
             )
     return _count_rows(members, places)
 
@@ -450,8 +427,7 @@ def _count_rows(members: Sequence[Row], places: Places) -> dict[str, int]:
     if repeated:
         warn_user(
             f"{len(repeated)} of {len(members)} members stand in several of the Trainer's rows, up "
-            f"to {max(repeated.values())}: it trains on them more often than on others, and their "
-            "cards say so"
+            f"to {max(repeated.values())}, so it trains on them more often; their cards say so"
         )
     return repeated
 
@@ -542,12 +518,11 @@ def _difference(rows: Sequence[Row], member: Row, reply: str, *, prompts: bool) 
     start = _common(row.content, member.content)
     if np.array_equal(row.content, member.content):
         return (
-            f"the Trainer's labels are {row.label} and this audit's {member.label}. Each row needs "
-            "the number of one class as labels; number the classes alike, with "
-            "class_names=list(model.config.id2label.values())"
+            f"the Trainer's labels are {row.label} and not {member.label}, the number of one "
+            "class; number the classes alike, with class_names=list(model.config.id2label.values())"
         )
     if member.content.dtype.kind == "f":
-        return f"no row is near. {_OF_IMAGES}"
+        return "no row is near; use the Trainer's processor, without random augmentation"
     shown = slice(max(0, start - _BEFORE), start + _BEHIND)
     theirs, ours = (ids[shown].tolist() for ids in (row.content, member.content))
     advice = _OF_PROMPTS if prompts else _OF_TEXTS

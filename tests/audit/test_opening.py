@@ -113,6 +113,6 @@ def test_a_refused_audit_leaves_no_folder(tmp_path, changed, error):
 @pytest.mark.parametrize("setting", [{"epochs": 1e12}, {"checkpoint_every": 1e-9}])
 def test_a_training_without_end_is_refused_before_anything_is_written(setting, tmp_path):
     training = mw.TrainingConfig(**setting)
-    with pytest.raises(ValueError, match=r"\d checkpoints, and at most 10000.*checkpoint_every"):
+    with pytest.raises(ValueError, match=r"more than 10000 checkpoints.*checkpoint_every"):
         mw.Audit(mw.models.ConvNet(4), DIGITS, path=tmp_path / "run", training=training)
     assert not (tmp_path / "run").exists()

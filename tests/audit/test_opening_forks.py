@@ -243,7 +243,7 @@ def test_lost_weights_are_not_replaced_by_fresh_ones(stopped, going_on):
 def test_nothing_left_to_train_is_said(tmp_path):
     audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
     audit.train()
-    with pytest.raises(ValueError, match="epoch-1 is the end of a training"):
+    with pytest.raises(ValueError, match="epoch-1 ends a training"):
         audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
     assert not (tmp_path / "fork" / "manifest.json").exists()
 

@@ -579,7 +579,7 @@ def test_two_trainings_are_not_mixed_into_one(data, tmp_path):
     trained(one, data, watch=first, until=6)
     trained(other, data, watch=second, until=3, lr=0.1)
     assert second.audit.checkpoints["step"].tolist() == [0, 3]
-    with pytest.raises(StoreError, match="another training since epoch-1 "):
+    with pytest.raises(StoreError, match=r"another training was .* since epoch-1 "):
         trained(one, data, watch=first, until=3)
     trained(other, data, watch=second, until=3)
     assert second.audit.checkpoints["step"].tolist() == [0, 3, 6]
@@ -592,7 +592,7 @@ def test_another_training_replaces_a_run_only_when_asked(data, tmp_path):
     again = {"path": tmp_path / "run", "checkpoint_every": 0.5}
     with pytest.raises(ValueError, match=r"differ from these at each of its 3 .*overwrite=True"):
         mw.watch(mlp(seed=3), data, steps_per_epoch=STEPS, **again)
-    with pytest.raises(ValueError, match=r"6 steps an epoch .*this one has 5"):
+    with pytest.raises(ValueError, match=r"6 steps an epoch, .* and 5"):
         mw.watch(mlp(), data, steps_per_epoch=5, **again)
     with pytest.raises(ValueError, match="holds another run: 48 samples have another content"):
         mw.watch(mlp(), samples(seed=9), steps_per_epoch=STEPS, **again)
@@ -734,11 +734,11 @@ def single(module, inputs):
     ("changes", "error", "message"),
     [
         ({"steps_per_epoch": 0}, ValueError, "a whole number from 1, not 0"),
-        ({"checkpoint_every": 0}, ValueError, "a positive number of epochs, such as 0.2, not 0"),
+        ({"checkpoint_every": 0}, ValueError, "a positive number, not 0"),
         ({"stop_at_drop": 95}, ValueError, "a share between 0 and 1"),
         ({"layers": ["0", "nowhere"]}, ValueError, "no layer 'nowhere'; it has 0, 1, 2"),
         ({"layers": []}, ValueError, "layers is empty"),
-        ({"forward": single}, ValueError, r"\(2, 1\) for 2 samples.*For a single logit"),
+        ({"forward": single}, ValueError, r"\(2, 1\) for 2 samples.*for one logit"),
         ({"forward": lambda m, x: m(x).sum()}, ValueError, r"of shape \(\) for 2 samples"),
         ({"forward": lambda m, x: m(x)[:, :2]}, ValueError, "for 2 classes, but the data have 3"),
         ({"forward": lambda m, x: "logits"}, ValueError, r"returns str .*not logits"),
@@ -835,7 +835,7 @@ def test_rows_that_are_mappings_are_read_by_name_or_refused(tmp_path):
 
     assert len(watch("x", "label").audit.members) == N
     for names, said in (
-        (("image", "label"), r"'image'.* x,.*forward="),
+        (("image", "label"), r"'image'.* x;.*forward="),
         (("image", "target"), r"'label'.*image, target"),
     ):
         with pytest.raises(TypeError, match=said):

@@ -165,5 +165,5 @@ def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
     module = classes()[1]()
     watch = mw.watch(module, data, tmp_path / "run", steps_per_epoch=5)
     callback = mw.training.LightningCallback(watch, stop=False)
-    with pytest.warns(UserWarning, match="has 10 optimizer steps, .* steps_per_epoch=5"):
+    with pytest.warns(UserWarning, match="has 10 optimizer steps; .* steps_per_epoch=10 .* 5"):
         fitted(module, data, tmp_path, callback, epochs=2)

@@ -289,7 +289,7 @@ class OfGPUs(torch.optim.SGD):
     ("function", "said"),
     [
         ({"make": of_its_own_generator}, r"1\.weight"),
-        ({"optimizer": OfGPUs}, "weights: .*no kernel.*version="),
+        ({"optimizer": OfGPUs}, "CPU: .*no kernel.*version="),
     ],
 )
 def test_functions_on_which_no_run_could_rest_are_refused(data, function, said):

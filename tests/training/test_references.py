@@ -131,7 +131,7 @@ def test_other_samples_are_used_while_there_are_half_as_many_as_members(n, name)
 @pytest.mark.parametrize("rows", [[0, 0, 0, 0], [0, 1], [0, 0, 0, 1]])
 def test_nothing_left_to_train_on_is_said(rows):
     design = draw_design(digits_at(rows), "all", None, 0)
-    said = rf"trains on {len(rows)} samples, {len(set(rows))} of them different.* 0 others"
+    said = rf"has {len(rows)} members, {len(set(rows))} different.* 0 others"
     with pytest.raises(ValueError, match=said):
         ReferenceDesign.of(design).check(design, 0, 1)
 

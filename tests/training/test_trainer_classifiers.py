@@ -137,7 +137,7 @@ def first_tokens(row, n):
         (lambda rows: [first_tokens(row, 3) for row in rows], "its max_length with truncate=True"),
         (
             lambda rows: [*rows[:7], {**rows[7], "label": (rows[7]["label"] + 1) % 3}, *rows[8:]],
-            "'{ids[7]}' the Trainer's labels are . and this audit's .*class_names=",
+            "'{ids[7]}' the Trainer's labels are . and not .*class_names=",
         ),
         (
             lambda rows: typed(rows, 1),
@@ -188,7 +188,7 @@ def test_labels_that_are_not_one_class_are_refused(label, fresh, data, tokenizer
 
 def test_a_head_with_other_classes_is_refused(fresh, data, tokenizer, tmp_path):
     model = tiny("bert", len(tokenizer), num_labels=5)
-    with pytest.raises(ValueError, match="has 5 logits, but the data of this audit have 3 classes"):
+    with pytest.raises(ValueError, match="has 5 logits for 3 classes"):
         begin(fresh[0], model, script_rows(data, tokenizer), tokenizer, tmp_path)
 
 
@@ -230,7 +230,7 @@ def test_images_are_compared_with_the_nearest_and_augmented_ones_are_not():
         (lambda i: {"pixel_values": images[i][None] + rng.normal()}, "differ each time"),
         (lambda i: {"input_values": images[i][None]}, "KeyError: 'pixel_values'"),
     ):
-        with pytest.warns(UserWarning, match=f"{said}.*it was not checked"):
+        with pytest.warns(UserWarning, match=f"it was not checked.*{said}"):
             assert check(read) == {}
 
 

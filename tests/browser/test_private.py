@@ -40,7 +40,8 @@ def look_search_and_note(notebook):
     inspector.locator(".mw-near").first.wait_for()
     notebook.page.keyboard.press("k")
     inspector.locator(".mw-made-keep").wait_for()
-    inspector.locator(".mw-card").first.click()  # the decision went on to the next one
+    inspector.locator(".mw-card:nth-child(2)[aria-selected=true]").wait_for()  # the next one
+    inspector.locator(".mw-card").first.click()
     inspector.get_by_label("note").fill(NOTE)
     inspector.get_by_label("note").press("Tab")
     inspector.get_by_text("Note saved.").wait_for()

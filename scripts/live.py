@@ -344,17 +344,16 @@ class _Recorded:
 
     def _shadows(self) -> dict[str, Any]:
         """Return what the picture of LiRA needs of every member, one member after the other."""
-        fitted = self.view.fits(self.evidence)
-        gaps = np.clip(fitted.gaps[:, self.rows], -MOST_GAP, MOST_GAP)
+        (checkpoint, members, gaps, target), sides = self.view.fits(self.evidence)
+        gaps = np.clip(gaps[:, self.rows], -MOST_GAP, MOST_GAP)
+        fits = np.stack([moment for side in sides for moment in side], axis=1)
         return {
             "models": len(gaps),
-            "checkpoint": visible(fitted.checkpoint.replace("-", " "), 60),
+            "checkpoint": visible(checkpoint.replace("-", " "), 60),
             "gaps": np.round(10 * gaps.T).astype("<i2").tobytes(),
-            "inside": np.packbits(fitted.members[:, self.rows].T.ravel()).tobytes(),
-            "target": fitted.target[self.rows].astype("<f4").tobytes(),
-            "fits": np.stack([*fitted.inside, *fitted.outside], axis=1)[self.rows]
-            .astype("<f4")
-            .tobytes(),
+            "inside": np.packbits(members[:, self.rows].T.ravel()).tobytes(),
+            "target": target[self.rows].astype("<f4").tobytes(),
+            "fits": fits[self.rows].astype("<f4").tobytes(),
         }
 
     def still(self) -> str:

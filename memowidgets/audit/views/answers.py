@@ -254,7 +254,7 @@ class AuditView:
             guess=_final_guess(evidence, position),
         )
 
-    def _fits(self, evidence: Evidence) -> Any:
+    def fits(self, evidence: Evidence) -> Any:
         """Return `member_gaps`, and mean and variance of both sides of each member."""
 
         def fitted() -> Any:
@@ -269,7 +269,7 @@ class AuditView:
         """Return the picture of LiRA of a member at the end of training, or raise."""
         if not evidence.has_ground_truth:
             raise NotThereError("there are no shadow models to compare with")
-        (checkpoint, members, gaps, target), sides = self._fits(evidence)
+        (checkpoint, members, gaps, target), sides = self.fits(evidence)
         inside, own = members[:, position], gaps[:, position].astype(np.float64)
         if not 0 < inside.sum() < len(inside):
             raise NotThereError("this sample is in every shadow model, or in none")

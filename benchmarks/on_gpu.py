@@ -106,10 +106,25 @@ def _tried(name: str, part: Callable[[], list[Row]]) -> list[Row]:
 def _results(device: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         checks = list(compare_device(Path(folder), device))
+        half = _in_bfloat16(Path(folder), device)
     return [
         Row(f"{check.what}: the CPU, and {device}", check.there, check.here, check.said)
         for check in checks
-    ]
+    ] + [half]
+
+
+def _in_bfloat16(folder: Path, device: str) -> Row:
+    """Train a small network in bfloat16, beside the same one on the CPU in float32."""
+    losses = []
+    for place, precision in ((device, "bfloat16"), ("cpu", "float32")):
+        training = mw.TrainingConfig(epochs=3, batch_size=32, precision=precision)
+        data, path = mw.data.load_digits().take(range(400)), folder / f"of-{precision}"
+        audit = mw.Audit(
+            mw.models.ConvNet(8), data, path=path, training=training, device=place, held_out=None
+        )
+        audit.train()
+        losses.append(f"{audit.checkpoints['train_loss'].iloc[-1]:.3f}")
+    return Row("bfloat16, loss of a small network", *losses, "the CPU in float32")
 
 
 def _images(size: Size, device: str, file: Path | None) -> list[Row]:

@@ -161,7 +161,8 @@ class StopRule:
 
     def __post_init__(self) -> None:
         if not 0 < real_number("stop_at_drop", self.rho) < 1:
-            raise ValueError(f"stop_at_drop must be a share between 0 and 1, not {self.rho}")
+            said = "stop_at_drop must be a share between 0 and 1, such as 0.95"
+            raise ValueError(f"{said}, not {self.rho}")
         whole_number("over_last, the number of evaluations in a median,", self.over_last, 1)
 
     def prediction(self, records: Sequence[Record]) -> Prediction:

@@ -644,7 +644,8 @@ class ShadowSet:
     def check(self, index: Any) -> None:
         """Raise an error if there is no model of that index, broken or not."""
         there = self.indices()
-        if isinstance(index, int | np.integer) and (index in there or self.path_of(index).exists()):
+        is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
+        if is_number and (index in there or self.path_of(index).exists()):
             return
         if not there:
             raise self.none.error()

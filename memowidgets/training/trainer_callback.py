@@ -518,8 +518,8 @@ def _difference(rows: Sequence[Row], member: Row, reply: str, *, prompts: bool) 
     start = _common(row.content, member.content)
     if np.array_equal(row.content, member.content):
         return (
-            f"the Trainer's labels are {row.label} and not {member.label}, the number of one "
-            "class; number the classes alike, with class_names=list(model.config.id2label.values())"
+            f"the Trainer's label is {row.label} where this audit has class {member.label}; number "
+            "the classes alike, with class_names=list(model.config.id2label.values())"
         )
     if member.content.dtype.kind == "f":
         return "no row is near; use the Trainer's processor, without random augmentation"

@@ -159,7 +159,7 @@ def test_augmented_images_are_mirrored_or_shifted_ones():
 def test_augmentation_is_for_images_that_are_trained_on():
     data = mw.data.make_mcqs(20)
     model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
-    with pytest.raises(ValueError, match="'flip' is for images"):
+    with pytest.raises(ValueError, match="'flip' is for models of images"):
         mw.TrainingConfig(augment="flip").resolved(model.training_defaults)
     looks = [learner(pictures(8, side=8), epochs=1, augment="flip").look_at(np.arange(8))] * 2
     np.testing.assert_array_equal(looks[0].logits, looks[1].logits)

@@ -137,7 +137,7 @@ def first_tokens(row, n):
         (lambda rows: [first_tokens(row, 3) for row in rows], "its max_length with truncate=True"),
         (
             lambda rows: [*rows[:7], {**rows[7], "label": (rows[7]["label"] + 1) % 3}, *rows[8:]],
-            "'{ids[7]}' the Trainer's labels are . and not .*class_names=",
+            "'{ids[7]}' the Trainer's label is . where .*class_names=",
         ),
         (
             lambda rows: typed(rows, 1),
@@ -182,7 +182,7 @@ def test_labels_that_are_not_one_class_are_refused(label, fresh, data, tokenizer
         named = {} if row["label"] is None else {"labels": np.array([row["label"]])}
         return {"input_ids": np.array([row["input_ids"]])} | named
 
-    with pytest.raises(ValueError, match=f"'{data.ids[2]}' .*number of one class"):
+    with pytest.raises(ValueError, match=f"'{data.ids[2]}' .*Trainer's label is .* has class"):
         check_rows(Loader(rows, read), passes_of(fresh[0]))
 
 

@@ -415,16 +415,6 @@ class Audit:
         return self.evidence.manifest.get("recording")
 
     @property
-    def forked(self) -> dict[str, Any] | None:
-        """What `fork` made this audit from; None for others.
-
-        ``parent`` (a digest of that run), ``start``, ``checkpoint`` (None from scratch) and
-        ``seen``: how many removed or changed samples its weights have learned from.
-        """
-        fork = self.evidence.manifest.get("fork")
-        return None if fork is None else dict(fork)
-
-    @property
     def checkpoints(self) -> pd.DataFrame:
         """One row for each checkpoint, by name.
 

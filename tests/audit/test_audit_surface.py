@@ -27,6 +27,7 @@ from memowidgets.store import StoreError
         (lambda a: a.evaluate("psmi", truth="guess"), "valid: log_lira, canaries, or a mask"),
         (lambda a: a.evaluate("psmi", truth=[1, 0]), "boolean mask over the"),
         (lambda a: a.evaluate_pooled("loss", targets="some"), "targets must be several values"),
+        (lambda _: mw.Audit.from_arrays([0, 1, 1], np.eye(3)).flagged(), "two.*: 2 of 3 members"),
         # thresholds and other numbers
         (lambda a: a.flagged("psmi", tau="0"), "tau must be a number or 'class', not '0'"),
         (lambda a: a.flagged("psmi", tau="youden"), r"threshold\('youden'\)"),

@@ -44,9 +44,13 @@ def test_members_and_held_out_samples_follow_by_id(stopped, tmp_path):
     assert set(fork.run.held_out.ids) == set(stopped.run.held_out.ids)
     assert len(fork.data) == len(stopped.data) - 10
     assert fork.training == stopped.training
-    assert fork.forked == {
-        "parent": fork.forked["parent"], "start": "scratch", "checkpoint": None, "seen": 0,
-    }  # fmt: skip
+    noted = fork.run.manifest["fork"]
+    assert {**noted, "parent": ""} == {
+        "parent": "",
+        "start": "scratch",
+        "checkpoint": None,
+        "seen": 0,
+    }
     assert "of another run, from scratch" in fork._repr_html_()
 
 
@@ -107,7 +111,7 @@ def test_weights_that_have_seen_removed_samples_are_said_to_have(stopped, gone_o
     assert weights(gone_on, name) == weights(stopped, name)
     assert weights(gone_on, "epoch-0") == weights(stopped, "epoch-0")
     assert gone_on.prediction.rho == stopped.prediction.rho == 0.5
-    assert gone_on.forked["checkpoint"] == name
+    assert gone_on.run.manifest["fork"]["checkpoint"] == name
     for checkpoint in ("prediction", "final"):
         assert "already seen 10 samples" in " ".join(gone_on.evidence.notes_at(checkpoint))
     assert "already seen 10 samples" in gone_on._repr_html_()
@@ -140,7 +144,7 @@ def test_a_changed_text_counts_as_seen(tmp_path):
 
 def test_a_fork_of_a_fork_remembers_what_its_weights_have_seen(going_on, tmp_path):
     going_on.train(stop_at_drop=0.5)
-    assert going_on.forked["seen"] == 10
+    assert going_on.run.manifest["fork"]["seen"] == 10
     data, gone = going_on.data, going_on.members[:5]
     fewer = data.take(np.flatnonzero(~np.isin(data.ids, gone)))
     made = {}
@@ -152,13 +156,12 @@ def test_a_fork_of_a_fork_remembers_what_its_weights_have_seen(going_on, tmp_pat
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             made[name] = going_on.fork(tmp_path / name, data=kept, start=start)
-        assert made[name].forked["seen"] == seen
-        assert set(made[name].forked) == {"parent", "start", "checkpoint", "seen"}
+        assert made[name].run.manifest["fork"]["seen"] == seen
     again = mw.Audit.open(made["fewer"].path, data=fewer, model=mw.models.ConvNet(16))
     again.train(stop_at_drop=0.5)
     with pytest.warns(UserWarning, match="already seen 15 samples"):
         last = again.fork(tmp_path / "last", data=again.data, start="prediction")
-    assert last.forked["seen"] == 15
+    assert last.run.manifest["fork"]["seen"] == 15
 
 
 def test_a_held_out_dataset_stays_the_held_out_dataset(tmp_path):

@@ -158,6 +158,9 @@ class NamedScore:
 def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
     rows = np.flatnonzero(np.bincount(labels)[labels] > 1)  # it needs a deviation of each class
     x, y = states if len(rows) == len(labels) else states[like(states, rows)], labels[rows]
+    if len(np.unique(y)) < 2:
+        n = f"{len(rows)} of {len(labels)} members share their class with another"
+        raise ValueError(f"PSMI needs two classes of two members or more: {n}")
     psmi = PSMI(random_state=seed).fit(x, y)
     values, errors = psmi.score_samples(x, y, return_std=True)
     known = SMALL_CLASSES, IMPRECISE  # `score` has names of classes, and each error

@@ -45,12 +45,7 @@ def test_members_and_held_out_samples_follow_by_id(stopped, tmp_path):
     assert len(fork.data) == len(stopped.data) - 10
     assert fork.training == stopped.training
     noted = fork.run.manifest["fork"]
-    assert {**noted, "parent": ""} == {
-        "parent": "",
-        "start": "scratch",
-        "checkpoint": None,
-        "seen": 0,
-    }
+    assert (noted["start"], noted["checkpoint"], noted["seen"]) == ("scratch", None, 0)
     assert "of another run, from scratch" in fork._repr_html_()
 
 

@@ -247,13 +247,16 @@ class Recorder:
 
             seen: Forward = passes.look(module, progress, allocate)
             aside: tuple[float | None, float | None] = passes.test(module, progress) or (None, None)
-        if step and (disorder := order_warning("the logits", seen.logits, passes.labels)):
-            warn_user(disorder)
+        loss = float(np.median(seen.losses))
+        if disorder := order_warning("the logits", seen.logits, passes.labels):
+            first = [record.median_loss for record in read_records(run) if record.step == 0]
+            if first and loss > first[0]:  # an untrained model may have any order
+                warn_user(disorder)
         record = Record(
             name,
             epoch,
             step,
-            float(np.median(seen.losses)),
+            loss,
             *seen.figures(passes.labels),
             *aside,
             seen.precision,

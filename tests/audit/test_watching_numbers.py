@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 import memowidgets as mw
+from memowidgets.metrics.logits import other_columns
 from tests.audit.test_watching import (
     CLASSES,
     STEPS,
@@ -153,3 +156,20 @@ def test_weights_that_no_optimizer_changes_are_said(data, tmp_path):
     seeded()
     with pytest.warns(UserWarning, match=f"at step {2 * STEPS} the weights are those of st"):
         trained(copy, data, epochs=2, watch=watch)
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_columns_of_another_order_are_said_once_labels_are_learned(is_moved, data, tmp_path):
+    """An untrained module may have any order, and is not warned of."""
+    module, (x, y) = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES)), data.tensors
+    labels = (y + 1) % CLASSES if is_moved else y
+    with torch.no_grad():
+        module[0].weight.copy_(torch.eye(WIDTH))
+        module[1].weight.copy_(torch.eye(CLASSES, WIDTH).roll(1, 0))
+        assert other_columns(module(x).numpy(), y.numpy())
+    watch = mw.watch(
+        module, TensorDataset(x, labels), tmp_path / "run", STEPS, checkpoint_every=0.2
+    )
+    said = pytest.warns(UserWarning, match="in the column of another class for")
+    with said if is_moved else nullcontext():  # warnings are errors
+        trained(module, data, watch=watch)

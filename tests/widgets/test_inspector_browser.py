@@ -267,6 +267,25 @@ def test_decisions_on_hostile_questions(widget_page):
     hostile_texts_ids_and_class_names_stay_text(questions)
 
 
+def test_a_late_answer_takes_nothing_from_what_was_marked_and_opened_since(widget_page):
+    images = widget_page([IMAGES])
+    page, inspector, held = images.page, images.names["inspector"], []
+    page.wait_for_selector(".mw-card")
+    inspector._reply, answer = lambda *asked, **more: held.append((asked, more)), inspector._reply
+    cards(page).first.click()
+    page.keyboard.press("k")
+    images.eventually("len(log.table())", 1)
+    cards(page).nth(4).click()
+    tools(page)
+    for i in (2, 3):
+        cards(page).nth(i).locator(".mw-mark").click()
+    for asked, more in held:
+        answer(*asked, **more)
+    said(page, "kept")
+    page.locator(".mw-where").get_by_text("5 of 22").wait_for()
+    page.locator(".mw-scope-text").get_by_text("for the 2 selected").wait_for()
+
+
 def a_text_is_decided_to_be_anonymised(questions):
     page = questions.page
     cards(page).first.focus()

@@ -44,8 +44,7 @@ export class Inspector {
     this.carried = false; // whether the open sample is of the list before
     this.known = false; // whether all that is known of it is asked for
     this.lookedAt = { position: /** @type {number | null} */ (null), known: false };
-    /** Where a decision leads once it is made. @type {(() => void) | null} */
-    this.onward = null;
+    this.decided = () => {}; // what follows once the last decision is made
     this.root = root(el, "inspector", "Sample inspector", this.ears);
     this.looks = /** @type {string[]} */ ([]); // all that each card shows, as a text
     this.search = "";
@@ -411,8 +410,12 @@ export class Inspector {
    */
   decide(what) {
     const { marked, open } = this;
-    this.onward = marked.size > 0 || what.decision === "undecided" ? null : this.beside(1);
+    const onward = marked.size > 0 || what.decision === "undecided" ? null : this.beside(1);
     const positions = marked.size > 0 ? [...marked] : open === null ? [] : [open];
+    this.decided = () => {
+      for (const one of positions) marked.delete(one);
+      if (this.open === open) onward?.();
+    };
     if (positions.length > 0) this.request({ type: "decide", positions, ...what });
   }
 
@@ -424,9 +427,7 @@ export class Inspector {
     this.bar.say(reply.text, reply.done);
     if (reply.file !== undefined) download(reply.file, reply.content ?? "", "text/csv");
     if (!reply.done || !reply.request?.endsWith(":decide")) return;
-    this.marked.clear();
-    this.onward?.();
-    this.onward = null;
+    this.decided(); // only what was decided on: others may have been marked or opened since
     this.showChosen();
   }
 

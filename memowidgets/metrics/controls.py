@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.special import digamma
@@ -16,14 +17,14 @@ from scipy.special import digamma
 from memowidgets.checks import to_numpy
 from memowidgets.cores import on_all_cores, one_thread_each
 from memowidgets.metrics.arrays import Array, Floats, like, namespace
+from memowidgets.metrics.projections import Float32s
 
-COMPONENTS = 32  # leading ones, where a decomposition of each class would take too long
+COMPONENTS = 32  # leading ones
 _OVERSAMPLING = 8
-_POWER_STEPS = 2
-_JITTER = 1e-5  # keeps columns linearly independent for rows of few dimensions
+_POWER_STEPS = 3
 _LEAST_TAIL = 1e-3  # relative to the mean variance
 _LEAST = 1e-6, 1e-12  # variance to add, relative to the trace of a class and of all rows
-_DECOMPOSED = 2**31  # classes · d³, for which the decompositions of all classes take .6 s
+_WHOLE = 6e9  # classes · d³, for which the covariances of all classes take .4 s and 150 MB
 _CACHED = 512  # features
 _STEP = 0.25  # in log t: the trapezoid rule is exact to rounding for these analytic integrands
 _LOW, _HIGH = -40.0, 80.0
@@ -90,22 +91,26 @@ class Spread:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Gaussian in all dimensions, with the exact mean over directions of its log density.
+    """Gaussian in all dimensions, with the mean over directions of its log density.
 
     Attributes
     ----------
     centre : (d,) float32
         Its mean.
     basis : (k, d) float32
-        Orthonormal axes of its covariance.
+        Orthonormal leading axes of its covariance.
     variances : (k,) float64
         Variance along each axis.
     tail : float
-        Variance along every direction that is orthogonal to all axes.
-    ratios : (k + 1,) float32
-        Mean of θ_j² / θᵀΣθ for each axis, and for a direction orthogonal to all.
+        Variance along every other direction. With `rest`, one that is added along all.
+    ratios : (k,) float32
+        Mean of θ_j² / θᵀΣθ for each axis, minus `powers[0]`.
+    powers : (1,) or (3,) float64
+        That mean for the other directions, as a polynomial in the variance that `rest` has there.
     log : float
         Mean of log θᵀΣθ.
+    rest : (d, d) float32 or None
+        The covariance without its leading axes, in a unit of its own.
     """
 
     centre: Array
@@ -113,43 +118,61 @@ class Gaussian:
     variances: Floats
     tail: float
     ratios: Array
+    powers: Floats
     log: float
+    rest: Array | None
 
     @classmethod
-    def of(cls, spread: Spread, basis: Array | None, least: float) -> Gaussian:
-        """Create one from the spread of some rows; `least` is above 0.
+    def whole(cls, spread: Spread, least: float) -> Gaussian:
+        """Create one with all of the covariance of some rows.
 
-        Without a basis, it has all of the covariance and a variance that is added everywhere, so
-        that float32 can resolve it. With one, it has a single variance along all other directions.
-        The rows of a small class span few dimensions, so the floor is then 1 / rows of the mean
-        variance. With a lower one the ratio is huge along the few directions that are nearly
+        A variance of at least `least`, above 0, is added everywhere, so that float32 can resolve
+        the smallest ones.
+        """
+        least, covariance = max(_LEAST[0] * spread.trace, least), spread.covariance
+        axes, variances = leading(lambda columns: covariance @ columns, covariance)
+        rest = covariance - (axes.T * variances) @ axes
+        unit = float(abs(rest).max()) + 1e-30  # float32 can hold products of such rests
+        rest = (rest / unit).astype(np.float32)
+        others, counts = two_like(rest, len(covariance) - len(axes))
+        values = np.append(variances, unit * others) + least
+        ratios, log = exact_means(values, np.append(np.ones(len(axes)), counts))
+        powers = quadratic(np.append(variances[-1] / unit, others), ratios[len(axes) - 1 :])
+        k, on = len(axes), partial(_float32, spread.near)
+        slopes = on(ratios[:k] - powers[0])
+        return cls(on(spread.centre), on(axes), values[:k], least, slopes, powers, log, on(rest))
+
+    @classmethod
+    def along(cls, spread: Spread, basis: Array, least: float) -> Gaussian:
+        """Create one with a single variance along all directions that are orthogonal to a basis.
+
+        The rows of a small class span few dimensions, so a variance is at least 1 / rows of the
+        mean variance. With less the ratio is huge along the few directions that are nearly
         orthogonal to all rows, and slopes from a few hundred directions are then wrong.
         """
-        d, least = len(spread.centre), max(_LEAST[0] * spread.trace, least)
-        if basis is None:
-            variances, axes = np.linalg.eigh(spread.covariance)
-            variances, tail = variances.clip(0) + least, least
-            basis = like(spread.near, np.ascontiguousarray(axes.T, dtype=np.float32))
-        else:
-            trace = max(spread.trace, d * least)
-            floor = max(1 / spread.count, _LEAST_TAIL) * trace / d
-            variances = spread.covariance.diagonal()
-            tail = max((trace - float(variances.sum())) / (d - len(variances)), floor)
-            variances = np.maximum(variances, floor)
-        ratios, log = exact_means(variances, tail, d - len(variances))
-        centre, ratios = (like(basis, one.astype(np.float32)) for one in (spread.centre, ratios))
-        return cls(centre, basis, variances, tail, ratios, log)
+        d, variances = len(spread.centre), spread.covariance.diagonal()
+        away, trace = d - len(variances), max(spread.trace, d * least)
+        floor = max(1 / spread.count, _LEAST_TAIL) * trace / d
+        tail = max((trace - float(variances.sum())) / away, floor)
+        values = np.append(np.maximum(variances, floor), tail)
+        ratios, log = exact_means(values, np.append(np.ones(len(variances)), away))
+        centre, slopes = (_float32(basis, one) for one in (spread.centre, ratios[:-1] - ratios[-1]))
+        return cls(centre, basis, values[:-1], tail, slopes, ratios[-1:], log, None)
 
     def forms(self, squares: Floats) -> Floats:
         """Return θᵀΣθ (m,) from squared coordinates (k, m) of unit directions along the basis."""
         return np.asarray((self.variances - self.tail) @ squares + self.tail)
 
     def mean_log_density(self, rows: Array) -> Array:
-        """Return the exact mean (n,) of −½ log θᵀΣθ − ½ (θᵀ(x − μ))² / θᵀΣθ for rows (n, d)."""
-        away = rows - self.centre
+        """Return the mean (n,) of −½ log θᵀΣθ − ½ (θᵀ(x − μ))² / θᵀΣθ for rows (n, d)."""
+        xp, away = namespace(rows), rows - self.centre
         along = away @ self.basis.T
-        found = (along * along) @ (self.ratios[:-1] - self.ratios[-1])
-        found += self.ratios[-1] * namespace(rows).einsum("nd,nd->n", away, away)
+        found = (along * along) @ self.ratios
+        found += float(self.powers[0]) * xp.einsum("nd,nd->n", away, away)
+        if self.rest is not None:
+            turned = away @ self.rest
+            found += float(self.powers[1]) * xp.einsum("nd,nd->n", away, turned)
+            found += float(self.powers[2]) * xp.einsum("nd,nd->n", turned, turned)
         return -0.5 * (found + self.log)
 
 
@@ -184,7 +207,13 @@ class Gaussians:
         share = share / share.sum()
         total = Spread.joined(spreads, share, basis)
         least = max(_LEAST[1] * total.trace, 1e-30)
-        *each, last = on_all_cores(lambda one: Gaussian.of(one, basis, least), [*spreads, total])
+
+        def made(one: Spread) -> Gaussian:
+            return (
+                Gaussian.whole(one, least) if basis is None else Gaussian.along(one, basis, least)
+            )
+
+        *each, last = on_all_cores(made, [*spreads, total])
         return cls(tuple(each), last, share, basis is None)
 
     def controls(
@@ -218,7 +247,11 @@ class Gaussians:
         return xp.stack([xp.concatenate(own) - total, total])
 
 
-def exact_means(eigenvalues: Floats, tail: float, multiplicity: int) -> tuple[Floats, float]:
+def _float32(beside: Array, values: Floats) -> Array:
+    return like(beside, values.astype(np.float32))
+
+
+def exact_means(values: Floats, counts: Floats) -> tuple[Floats, float]:
     """Return the exact means over unit directions θ of θ_j² / θᵀΣθ and of log θᵀΣθ.
 
     Both are integrals over t: the first of Π (1 + 2tλ)^(−1/2) / (1 + 2tλ_j), the second of
@@ -226,40 +259,59 @@ def exact_means(eigenvalues: Floats, tail: float, multiplicity: int) -> tuple[Fl
 
     Parameters
     ----------
-    eigenvalues : (k,) float64
-        Leading eigenvalues of Σ.
-    tail : float
-        All others.
-    multiplicity : int
-        Number of the others.
+    values : (k,) float64
+        Eigenvalues of Σ.
+    counts : (k,) float64
+        How often each is there.
 
     Returns
     -------
-    ratios : (k + 1,) float64
-        For each eigenvalue; the last is for the tail.
+    ratios : (k,) float64
+        For each eigenvalue.
     log : float
         Mean logarithm.
 
     Examples
     --------
-    >>> ratios, log = exact_means(np.array([3.0, 3.0]), 3.0, 4)
+    >>> ratios, log = exact_means(np.array([3.0, 3.0]), np.array([2, 4]))
     >>> ratios.round(3), bool(np.isclose(log, np.log(3.0)))
-    (array([0.056, 0.056, 0.056]), True)
+    (array([0.056, 0.056]), True)
     """
-    size = float(eigenvalues.sum() + multiplicity * tail)  # the integrands are then near t = 1
-    values = np.append(eigenvalues, tail) / size
+    size = float(counts @ values)  # the integrands are then near t = 1
     t = np.exp(np.arange(_LOW, _HIGH, _STEP))
-    factors = 1 + 2 * t * values[:, None]
-    logs = np.log(factors)
-    log_product = -0.5 * (logs[:-1].sum(axis=0) + multiplicity * logs[-1])
+    factors = 1 + 2 * t * (values / size)[:, None]
+    log_product = -0.5 * counts @ np.log(factors)
     ratios = _STEP * ((t * np.exp(log_product)) / factors).sum(axis=1) / size
     gaussian = _STEP * float((np.exp(-t) - np.exp(log_product)).sum())
-    dimension = len(eigenvalues) + multiplicity
-    return ratios, gaussian + float(np.log(size) - digamma(dimension / 2) - np.log(2))
+    return ratios, gaussian + float(np.log(size) - digamma(counts.sum() / 2) - np.log(2))
+
+
+def two_like(rest: Float32s, count: int) -> tuple[Floats, Floats]:
+    """Return two values, and how often each is there, with the first moments of many eigenvalues.
+
+    These are the nodes of a Gauss quadrature: sums of `count` eigenvalues of a matrix (d, d) and of
+    their squares and cubes are the same for the two values.
+    """
+    sums = np.trace(rest), np.vdot(rest, rest), np.vdot(rest @ rest, rest)
+    mean, second, third = (float(one) / count for one in sums)
+    variance = max(second - mean**2, 1e-9 * second + 1e-30)
+    half = (third - 3 * mean * second + 2 * mean**3) / (2 * variance)
+    apart = np.hypot(half, np.sqrt(variance))
+    above = 0.5 - 0.5 * half / apart  # the share of the larger value
+    values = mean + half + np.array([-apart, apart])
+    return values.clip(0), count * np.array([1 - above, above])
+
+
+def quadratic(at: Floats, values: Floats) -> Floats:
+    """Return the coefficients of a quadratic through three points, some of which may be one."""
+    scale = at.max() or 1.0
+    powers = np.vander(at / scale, 3, increasing=True)
+    found: Floats = np.linalg.lstsq(powers, values, rcond=1e-10)[0] / scale ** np.arange(3)
+    return found
 
 
 def common_basis(sample: Array, n_classes: int) -> Array | None:
-    """Return leading components (k, d) of all rows; None if each class has its own, all d.
+    """Return leading components (k, d) of all rows; None if each class has its own covariance.
 
     Parameters
     ----------
@@ -269,26 +321,33 @@ def common_basis(sample: Array, n_classes: int) -> Array | None:
         Number of classes.
     """
     d = sample.shape[1]
-    whole = (n_classes + 1) * d**2 * max(d, _CACHED) <= _DECOMPOSED
-    return None if whole else leading(sample - sample.mean(0))
+    if (n_classes + 1) * d**2 * max(d, _CACHED) <= _WHOLE:
+        return None
+    xp, away = namespace(sample), sample - sample.mean(0)
+    axes, _ = leading(lambda columns: away.T @ (away @ xp.asarray(columns, dtype=xp.float32)), away)
+    return xp.asarray(axes, dtype=xp.float32)
 
 
-def leading(rows: Array) -> Array:
-    """Return leading components (k, d) of centred rows, by randomised subspace iteration.
+def leading(product: Callable[[Array], Array], beside: Array) -> tuple[Array, Floats]:
+    """Return leading axes (k, d) and eigenvalues of a symmetric matrix, by subspace iteration.
 
-    They need not be accurate, because the means are exact for any orthonormal basis.
+    The last axes need not be accurate: for a common basis the means are exact whatever it is, and
+    the quadratic is accurate near the eigenvalues that follow.
+
+    Parameters
+    ----------
+    product : callable
+        Multiplies the matrix with columns (d, w).
+    beside : array
+        An array on the device of the matrix, with d columns.
     """
-    rng, d = np.random.default_rng(0), rows.shape[1]
+    xp, d = namespace(beside), beside.shape[1]
     k = min(COMPONENTS, d - 1)
-    width = min(k + _OVERSAMPLING, d)
-    basis = like(rows, rng.standard_normal((d, width), dtype=np.float32))
-    noise, xp = _JITTER * basis, namespace(rows)
-    for _ in range(_POWER_STEPS):
-        image = rows.T @ (rows @ basis)
-        image /= abs(image).max() + 1e-30
-        columns = xp.asarray(image + noise, dtype=xp.float64)
-        with one_thread_each():  # many small steps, each of which would wait for all threads
-            basis = xp.asarray(xp.linalg.qr(columns)[0], dtype=xp.float32)
-    small = xp.asarray(rows @ basis, dtype=xp.float64)
-    rotation = np.linalg.eigh(to_numpy(small.T @ small))[1][:, ::-1][:, :k]
-    return (basis @ like(rows, rotation.astype(np.float32))).T
+    start = np.random.default_rng(0).standard_normal((d, min(k + _OVERSAMPLING, d)))
+    columns = like(beside, start)
+    with one_thread_each():  # many small steps, each of which would wait for all threads
+        for _ in range(_POWER_STEPS):
+            columns = xp.linalg.qr(xp.asarray(product(columns), dtype=xp.float64))[0]
+        small = to_numpy(columns.T @ xp.asarray(product(columns), dtype=xp.float64))
+    values, turn = np.linalg.eigh(small)
+    return (columns @ like(beside, turn[:, ::-1][:, :k].copy())).T, values[::-1][:k].clip(0)

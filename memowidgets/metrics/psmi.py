@@ -47,9 +47,9 @@ class PSMI:
         With "plain", "auto" means the paper's 2000.
     method : {"control-variates", "plain"}
         "plain" is the paper's mean over directions. "control-variates" subtracts from each value
-        similar quantities whose mean over all directions is known exactly (the log densities that
-        Gaussians of the class and of all rows have, with cross-fitted slopes). This removes most of
-        the random error. With fewer than 64 directions, the mean is plain. For two features,
+        similar quantities whose mean over all directions is known (the log densities that Gaussians
+        of the class and of all rows have, with cross-fitted slopes). This removes most of the
+        random error. With fewer than 64 directions, the mean is plain. For two features,
         directions are at even angles instead, on grids with random shifts.
     tol : float or None
         Largest standard error for "auto", as a share of the scores' spread: 1.4826 times the

@@ -47,10 +47,10 @@ from memowidgets.models.base import Bases
 from memowidgets.models.device import count_devices, free_memory, resolve_device, torch_device
 from memowidgets.progress import Progress
 from memowidgets.store import Absent, ForeignError, NotThereError, RunDirectory, StoreError, Tensors
+from memowidgets.training.config import derived_seed
 from memowidgets.training.design import SHADOW, Design, Kind, ReferenceDesign, ShadowDesign
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.probe import check_functions
-from memowidgets.training.seeds import derived_seed
 from memowidgets.vocabulary import Note, first_line, listed
 
 _POLL_SECONDS = 0.2

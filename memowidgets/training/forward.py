@@ -16,7 +16,7 @@ from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import cpu_threads, described, resolve_precision, room_for, sent
 from memowidgets.progress import Progress
-from memowidgets.training.seeds import preserved, restored
+from memowidgets.training.config import preserved, restored
 
 if TYPE_CHECKING:
     import torch

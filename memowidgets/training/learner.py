@@ -47,11 +47,17 @@ from memowidgets.training.checkpoint import (
     read_records,
     record_file,
 )
-from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
+from memowidgets.training.config import (
+    OPTIMIZERS,
+    RandomStates,
+    Settings,
+    derived_seed,
+    epoch_seed,
+    lost_function,
+)
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Allocate, Forward, end_batches, forward
 from memowidgets.training.recorder import Recorder, Weights
-from memowidgets.training.seeds import RandomStates, derived_seed, epoch_seed
 
 if TYPE_CHECKING:
     import torch

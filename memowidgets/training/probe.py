@@ -23,8 +23,7 @@ from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import apart
 from memowidgets.store import StoreError
-from memowidgets.training.config import Settings
-from memowidgets.training.seeds import RandomStates
+from memowidgets.training.config import RandomStates, Settings
 from memowidgets.vocabulary import first_line, quoted
 
 if TYPE_CHECKING:

@@ -36,9 +36,8 @@ from memowidgets.training.checkpoint import (
     write_course,
     write_stop,
 )
-from memowidgets.training.config import CheckpointPlan
+from memowidgets.training.config import CheckpointPlan, preserved
 from memowidgets.training.forward import LAYER, FloatArray, Forward, Shapes, device_of, unwrap
-from memowidgets.training.seeds import preserved
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

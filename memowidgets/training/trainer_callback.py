@@ -27,6 +27,7 @@ from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import REPEATS, Prediction, Record, arrays_of, read_records
+from memowidgets.training.config import preserved
 from memowidgets.training.forward import (
     LAYER,
     Allocate,
@@ -38,7 +39,6 @@ from memowidgets.training.forward import (
 )
 from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.training.recorder import Weights, in_the_first_process, trained_weights
-from memowidgets.training.seeds import preserved
 from memowidgets.vocabulary import percent, quoted
 
 if TYPE_CHECKING:

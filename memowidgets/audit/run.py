@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import (
     ANEW,
-    LAYER,
     Arrays,
     Cache,
     Checkpoint,
@@ -46,9 +45,11 @@ from memowidgets.store import Absent, NotThereError, RunDirectory, StoreError, T
 from memowidgets.training.checkpoint import (
     COURSE,
     KEEP_ALL,
+    LAYER,
     REPEATS,
     RHO,
     Record,
+    Shapes,
     forward_of,
     left_out,
     name_of,
@@ -79,7 +80,6 @@ from memowidgets.training.engine import (
     read_choice,
     write_choice,
 )
-from memowidgets.training.forward import Shapes
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.probe import check_functions
 from memowidgets.vocabulary import Note, listed, percent, quoted, visible

@@ -37,8 +37,12 @@ from memowidgets.progress import Progress
 from memowidgets.store import NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
     KEEP_ALL,
+    Allocate,
+    Forward,
     Record,
     StopRule,
+    end_batches,
+    forward,
     forward_of,
     left_out,
     name_of,
@@ -56,7 +60,6 @@ from memowidgets.training.config import (
     lost_function,
 )
 from memowidgets.training.design import Design
-from memowidgets.training.forward import Allocate, Forward, end_batches, forward
 from memowidgets.training.recorder import Recorder, Weights
 
 if TYPE_CHECKING:

@@ -21,10 +21,15 @@ from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
     KEEP,
+    LAYER,
     Course,
+    FloatArray,
+    Forward,
     Prediction,
     Record,
+    Shapes,
     StopRule,
+    device_of,
     forget_checkpoints,
     forward_of,
     name_of,
@@ -33,11 +38,11 @@ from memowidgets.training.checkpoint import (
     read_records,
     read_stop,
     record_file,
+    unwrap,
     write_course,
     write_stop,
 )
 from memowidgets.training.config import CheckpointPlan, preserved
-from memowidgets.training.forward import LAYER, FloatArray, Forward, Shapes, device_of, unwrap
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

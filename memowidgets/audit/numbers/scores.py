@@ -17,7 +17,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import (
-    LAYER,
     LOGITS,
     REFERENCES,
     REPRESENTATIONS,
@@ -45,7 +44,7 @@ from memowidgets.metrics.psmi import IMPRECISE, SMALL_CLASSES, small_classes
 from memowidgets.models.device import computed_on
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
-from memowidgets.training.checkpoint import Record
+from memowidgets.training.checkpoint import LAYER, Record
 from memowidgets.vocabulary import Note, counted_flagged, listed, whole
 
 Floats = NDArray[np.float64]

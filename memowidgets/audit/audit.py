@@ -34,7 +34,7 @@ from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, shown
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import Prediction, StopRule, write_stop
+from memowidgets.training.checkpoint import Prediction, StopRule, read_records, write_stop
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
 from memowidgets.training.learner import check_start
@@ -494,7 +494,7 @@ class Audit:
             run.target().train(stop, report)
         free_memory(torch_device(run.device))
         if stop is not None:
-            for note in run.names.prediction().warnings:
+            for note in stop.prediction(read_records(run.run)).warnings:
                 warn_user(note)
 
     def recorder(

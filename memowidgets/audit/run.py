@@ -536,7 +536,8 @@ class Run:
 
     def check_code(self) -> None:
         """Raise if a user's function does something else than where the run was begun."""
-        check_functions(self.manifest.get("probe", {}), self.recipe(), self.design)
+        if probe := self.manifest.get("probe"):
+            check_functions(probe, self.recipe(), self.design)
 
     def recipe(self) -> Recipe:
         """Return model, data, settings and device.

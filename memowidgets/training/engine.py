@@ -527,7 +527,8 @@ def _job_of(name: str, source: Source) -> ShadowJob:
         if _Kept.job is None or _Kept.name != name:
             _Kept.job = None  # its memory is free before the next job needs it
             job = source.read() if isinstance(source, JobFile) else cloudpickle.loads(source)
-            check_functions(job.probe, job.recipe, job.design)
+            if job.probe:
+                check_functions(job.probe, job.recipe, job.design)
             _Kept.name = name
             _Kept.job = replace(job, recipe=replace(job.recipe, bases=Bases()))
         return _Kept.job

@@ -35,6 +35,7 @@ from memowidgets.training.checkpoint import (
     name_of,
     outputs_of,
     read_course,
+    read_record,
     read_records,
     read_stop,
     record_file,
@@ -252,10 +253,10 @@ class Recorder:
             seen: Forward = passes.look(module, progress, allocate)
             aside: tuple[float | None, float | None] = passes.test(module, progress) or (None, None)
         loss = float(np.median(seen.losses))
-        if disorder := order_warning("the logits", seen.logits, passes.labels):
-            first = [record.median_loss for record in read_records(run) if record.step == 0]
-            if first and loss > first[0]:  # an untrained model may have any order
-                warn_user(disorder)
+        # an untrained model may have any order
+        has_risen = step > 0 and loss > read_record(run, name_of(0)).median_loss
+        if has_risen and (disorder := order_warning("the logits", seen.logits, passes.labels)):
+            warn_user(disorder)
         record = Record(
             name,
             epoch,

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -49,7 +49,7 @@ from memowidgets.training.checkpoint import (
     REPEATS,
     RHO,
     Record,
-    Shapes,
+    file_of_pass,
     forward_of,
     left_out,
     name_of,
@@ -466,13 +466,7 @@ class Run:
         place = forward_of(record.name)
         warn_of(self.run.why_not(place, record.weights))
         target, start = self.target(), time.monotonic()
-        with ExitStack() as stack:  # the file appears once the pass has ended well
-
-            def allocate(shapes: Shapes, precision: str) -> dict[str, NDArray[Any]]:
-                made_in = {"precision": precision}
-                new = self.run.new_tensors(place, shapes, made_in, record.weights)
-                return stack.enter_context(new)
-
+        with file_of_pass(self.run, place, record.weights) as allocate:
             target.forward(record.name, progress, allocate)
         self._pass_seconds = time.monotonic() - start
 

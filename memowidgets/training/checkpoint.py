@@ -5,8 +5,8 @@ They lie in a run directory, in places that this module names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from statistics import median
@@ -206,10 +206,23 @@ def forward(
     return replace(found, made_by=made_by)
 
 
-def in_memory(shapes: Shapes, precision: str) -> dict[str, FloatArray]:
+def in_memory(shapes: Shapes, _precision: str) -> dict[str, FloatArray]:
     """Create the arrays of a pass in memory."""
-    del precision
     return {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
+
+
+@contextmanager
+def file_of_pass(run: RunDirectory, place: str, of: str) -> Iterator[Allocate]:
+    """Yield what creates the arrays of a pass in a file, which is there once the block ended well.
+
+    `of` is the digest of the weights.
+    """
+    with ExitStack() as stack:
+
+        def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
+            return stack.enter_context(run.new_tensors(place, shapes, {"precision": precision}, of))
+
+        yield allocate
 
 
 def end_batches(model: Model, data: Dataset, positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -527,17 +540,6 @@ def read_record(run: RunDirectory, name: str) -> Record:
     return record
 
 
-def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
-    """Delete checkpoints, the last one first: step 0 is there as long as any other is."""
-    course, gone = read_course(run), {record.name for record in records}
-    if course is not None:
-        left = {name: of for name, of in course.weights.items() if name not in gone}
-        write_course(run, replace(course, weights=left))
-    for record in reversed(records):
-        name = record.name
-        run.forget(f"checkpoints/{name}", forward_of(name), f"scores/{name}")
-
-
 def arrays_of(weights: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     """Return tensors as arrays on the CPU, bfloat16 as float32, because NumPy lacks it."""
     import torch
@@ -629,11 +631,6 @@ def read_repeats(run: RunDirectory) -> dict[str, int]:
         raise StoreError(f"{run.path / REPEATS} is broken; delete it")
     found: dict[str, int] = rows
     return found
-
-
-def write_course(run: RunDirectory, course: Course) -> None:
-    """Write the course of an external training."""
-    run.write_note(COURSE, asdict(course))
 
 
 def read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:

@@ -511,13 +511,14 @@ class Run:
         `steps` are those of the checkpoints at which it is asked, by name.
         """
         self.check_code()
-        self.target().check(max(steps, key=steps.__getitem__))
+        target = self.target()
+        target.check(max(steps, key=steps.__getitem__))
         forward = None
         if keep is not False:
             layers = self.names.some_layers("last" if keep is True else keep)
             forward = KeptForward(self.names.prediction().record.name, tuple(layers))
         return ShadowJob(
-            self.recipe(),
+            target.recipe,
             self.design,
             self.seed,
             steps,

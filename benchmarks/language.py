@@ -22,7 +22,7 @@ from benchmarks.measure import Namespace, Row, interleaved, left_out
 from memowidgets.data import Dataset
 from memowidgets.models.device import cpu_threads, runs_bfloat16
 from memowidgets.progress import Progress
-from memowidgets.training.forward import forward
+from memowidgets.training.checkpoint import forward
 from memowidgets.training.learner import Learner, Recipe, epoch_order
 
 WORK = "language model, SmolLM2 with LoRA"

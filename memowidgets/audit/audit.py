@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.evidence import INSTEAD, OF_ARRAYS, Evidence, Need
-from memowidgets.audit.numbers import definitions, judge, scores, truth
+from memowidgets.audit.numbers import definitions, scores, truth
 from memowidgets.audit.run import (
     ANOTHER,
     Run,
@@ -34,7 +34,7 @@ from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, shown
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import Prediction, StopRule, write_stop
+from memowidgets.training.checkpoint import Prediction, StopRule, read_records, write_stop
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
 from memowidgets.training.learner import check_start
@@ -494,7 +494,7 @@ class Audit:
             run.target().train(stop, report)
         free_memory(torch_device(run.device))
         if stop is not None:
-            for note in run.names.prediction().warnings:
+            for note in stop.prediction(read_records(run.run)).warnings:
                 warn_user(note)
 
     def recorder(
@@ -793,7 +793,7 @@ class Audit:
         """
         check_version(version)
         own = None if version is None else (name, version)
-        needs = judge.needs_of(self.evidence, metric, checkpoint, None)
+        needs = scores.needs_of(self.evidence, metric, checkpoint, None)
         evidence = self.evidence_with(needs, progress)
         found = scores.score(evidence, metric, layer, checkpoint, progress, own)
         values, errors = scores.named_series(evidence, metric, found, name)
@@ -950,7 +950,7 @@ class Audit:
 
     def _to_flag(self, metric: str | scores.Metric, checkpoint: str | float) -> Evidence:
         """Return the evidence with what flagging by a score needs."""
-        needs = judge.needs_of(self.evidence, metric, checkpoint, answers=True)
+        needs = scores.needs_of(self.evidence, metric, checkpoint, answers=True)
         return self.evidence_with(needs)
 
     def representation(
@@ -970,7 +970,7 @@ class Audit:
 
     def probabilities(self, checkpoint: str | float = "prediction") -> NDArray[np.float64]:
         """Return the model's probability of each class for each member, (n_members, n_classes)."""
-        needs = judge.needs_of(self.evidence, None, checkpoint, None, answers=True)
+        needs = scores.needs_of(self.evidence, None, checkpoint, None, answers=True)
         return scores.probabilities(self.evidence_with(needs), checkpoint)
 
     # Ground truth
@@ -1172,9 +1172,9 @@ class Audit:
         ValueError, TypeError
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
-        needs = judge.needs_of(self.evidence, metric, checkpoint, truth)
+        needs = scores.needs_of(self.evidence, metric, checkpoint, truth)
         asked = metric, layer, checkpoint, eta, truth
-        return judge.evaluate(self.evidence_with(needs), *asked, uncertain=uncertain)
+        return scores.evaluate(self.evidence_with(needs), *asked, uncertain=uncertain)
 
     def evaluate_pooled(
         self,
@@ -1226,7 +1226,7 @@ class Audit:
         evidence = self._with_first() if truth == "log_lira" else self.evidence
         asked = metric, layer, eta, truth, targets
         with shown(progress) as report:
-            return judge.pooled_evaluation(evidence, *asked, report, with_canaries=with_canaries)
+            return scores.pooled_evaluation(evidence, *asked, report, with_canaries=with_canaries)
 
     def memorized_per_model(self, eta: float = 4.0) -> pd.Series:
         """Return how many samples each model memorises: the target and every shadow model.
@@ -1298,11 +1298,11 @@ class Audit:
             ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
         """
         evidence = self.evidence
-        picks = judge.pick_candidates(evidence, metrics, layers, checkpoints)
-        needs = judge.needs_of(evidence, None, truth=truth)
+        picks = scores.pick_candidates(evidence, metrics, layers, checkpoints)
+        needs = scores.needs_of(evidence, None, truth=truth)
         for pick in picks:
             needs += scores.needs(evidence, pick.metric, pick.record)
-        return judge.compare(self.evidence_with(needs), picks, eta, truth)
+        return scores.compare(self.evidence_with(needs), picks, eta, truth)
 
     def shadow_curve(
         self,
@@ -1339,7 +1339,7 @@ class Audit:
         ValueError
             If there are fewer than 8 shadow models.
         """
-        needs = judge.needs_of(self.evidence, metric, checkpoint)
+        needs = scores.needs_of(self.evidence, metric, checkpoint)
         evidence = self.evidence_with(needs)
         found = scores.score(evidence, metric, layer, checkpoint)
         return definitions.shadow_curve(evidence, found, eta, repeats)

@@ -23,7 +23,7 @@ from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
 from memowidgets.store import Absent, NotThereError, RunDirectory, Tensors
-from memowidgets.training.checkpoint import Prediction, Record, StopRule
+from memowidgets.training.checkpoint import LAYER, Prediction, Record, StopRule
 from memowidgets.training.engine import Shadows
 from memowidgets.vocabulary import Note, listed, percent, quoted, visible
 
@@ -38,7 +38,6 @@ GIVEN = "given"  # the one checkpoint of arrays
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
 TRACE, REFERENCES = "losses at each checkpoint", "reference models"
 FEWEST_SHADOWS = 4  # two inside and two outside
-LAYER = "layer."  # before the name of a layer in a forward pass
 ANEW = "make an audit with mw.Audit(model, data, path=…)"
 OF_ARRAYS = "an audit of arrays cannot {}, because it has no model"
 INSTEAD = (  # for arrays

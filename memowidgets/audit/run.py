@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import (
     ANEW,
-    LAYER,
     Arrays,
     Cache,
     Checkpoint,
@@ -46,9 +45,11 @@ from memowidgets.store import Absent, NotThereError, RunDirectory, StoreError, T
 from memowidgets.training.checkpoint import (
     COURSE,
     KEEP_ALL,
+    LAYER,
     REPEATS,
     RHO,
     Record,
+    file_of_pass,
     forward_of,
     left_out,
     name_of,
@@ -79,7 +80,6 @@ from memowidgets.training.engine import (
     read_choice,
     write_choice,
 )
-from memowidgets.training.forward import Shapes
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.probe import check_functions
 from memowidgets.vocabulary import Note, listed, percent, quoted, visible
@@ -466,13 +466,7 @@ class Run:
         place = forward_of(record.name)
         warn_of(self.run.why_not(place, record.weights))
         target, start = self.target(), time.monotonic()
-        with ExitStack() as stack:  # the file appears once the pass has ended well
-
-            def allocate(shapes: Shapes, precision: str) -> dict[str, NDArray[Any]]:
-                made_in = {"precision": precision}
-                new = self.run.new_tensors(place, shapes, made_in, record.weights)
-                return stack.enter_context(new)
-
+        with file_of_pass(self.run, place, record.weights) as allocate:
             target.forward(record.name, progress, allocate)
         self._pass_seconds = time.monotonic() - start
 
@@ -517,13 +511,14 @@ class Run:
         `steps` are those of the checkpoints at which it is asked, by name.
         """
         self.check_code()
-        self.target().check(max(steps, key=steps.__getitem__))
+        target = self.target()
+        target.check(max(steps, key=steps.__getitem__))
         forward = None
         if keep is not False:
             layers = self.names.some_layers("last" if keep is True else keep)
             forward = KeptForward(self.names.prediction().record.name, tuple(layers))
         return ShadowJob(
-            self.recipe(),
+            target.recipe,
             self.design,
             self.seed,
             steps,
@@ -536,7 +531,8 @@ class Run:
 
     def check_code(self) -> None:
         """Raise if a user's function does something else than where the run was begun."""
-        check_functions(self.manifest.get("probe", {}), self.recipe(), self.design)
+        if probe := self.manifest.get("probe"):
+            check_functions(probe, self.recipe(), self.design)
 
     def recipe(self) -> Recipe:
         """Return model, data, settings and device.

@@ -19,10 +19,9 @@ from memowidgets.data.pairs import PairDataset
 from memowidgets.files import digest_of
 from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import StopRule, forward_of
+from memowidgets.training.checkpoint import StopRule, forward_of, unwrap
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
-from memowidgets.training.forward import unwrap
 from memowidgets.training.passes import (
     INPUT,
     Batches,

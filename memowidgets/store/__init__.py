@@ -1,14 +1,19 @@
 """Run directories: where an audit is stored, each file whole and in its place."""
 
-from memowidgets.store.directory import FORMAT, MANIFEST, RECORDING, PackedRun, RunDirectory, run_at
-from memowidgets.store.tensors import (
+from memowidgets.store.directory import (
+    FORMAT,
+    MANIFEST,
+    RECORDING,
     Absent,
     ForeignError,
     LockedError,
     MissingError,
     NotThereError,
+    PackedRun,
+    RunDirectory,
     StoreError,
     Tensors,
+    run_at,
     without_advice,
 )
 

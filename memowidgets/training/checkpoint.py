@@ -1,23 +1,40 @@
-"""Checkpoints: their records, the ρ rule that chooses one, and their places in a run directory."""
+"""Checkpoints: the pass that is made at each, its record, and the ρ rule that chooses one.
+
+They lie in a run directory, in places that this module names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import has_form, real_number, warn_user, whole_number
+from memowidgets.checks import (
+    has_form,
+    looks_like_probabilities,
+    real_number,
+    warn_user,
+    whole_number,
+)
+from memowidgets.data import Dataset
+from memowidgets.models import Model
+from memowidgets.models.device import cpu_threads, described, resolve_precision, room_for, sent
+from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.config import preserved
 from memowidgets.vocabulary import Note, percent, quoted
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
+    from torch import Tensor, nn
 
+LAYER = "layer."  # before the name of a layer in a pass
 COURSE = "trainer.json"
 RHO = "rho.json"
 REPEATS = "repeats.json"  # rows of a Trainer for each member that has several
@@ -27,6 +44,228 @@ _FAR_LARGER = 3.0
 _FIRST_STEPS = 4
 _PLATEAU = 0.02  # drops this close to the largest one are of its plateau
 _FEWEST_AFTER = 2  # checkpoints after the first one of a plateau
+
+FloatArray = NDArray[np.float32]
+Shapes = Mapping[str, tuple[int, ...]]
+Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]  # of shapes and a precision
+
+
+# the pass
+
+
+@dataclass(frozen=True)
+class Forward:
+    """Result of a forward pass over n samples.
+
+    Attributes
+    ----------
+    logits : array of shape (n, n_classes), float32
+        Unnormalised log-probabilities.
+    losses : array of shape (n,), float32
+        Training loss of each sample's label, in nats (natural logarithms).
+    layers : dict of array of shape (n, values), float32
+        Representation after each layer, by name. Empty if none was captured.
+    precision : str
+        Precision of the matrix products: "float32" or "bfloat16".
+    made_by : str
+        What its rounding depends on: device, versions and size of a batch. Empty if not known.
+    """
+
+    logits: FloatArray
+    losses: FloatArray
+    layers: dict[str, FloatArray]
+    precision: str = "float32"
+    made_by: str = ""
+
+    def figures(self, labels: NDArray[np.int64]) -> tuple[float, float]:
+        """Return the mean loss in nats, and the share whose largest logit is the label's."""
+        accuracy = float((self.logits.argmax(axis=1) == labels).mean())
+        return float(self.losses.mean(dtype=np.float64)), accuracy
+
+
+def filled_pass(
+    batches: Iterable[tuple[Any, Any]],
+    ask: Callable[[Any, Any], Mapping[str, Tensor]],
+    n: int,
+    n_batches: int,
+    precision: Callable[[], str],
+    *,
+    progress: Progress | None = None,
+    what: str = "scoring",
+    allocate: Allocate | None = None,
+) -> Forward:
+    """Ask a module about every batch, and return the answers for all samples.
+
+    Parameters
+    ----------
+    batches : iterable of (places, inputs)
+        The places of a batch in the result, and what the module gets.
+    ask : callable
+        Function of places and inputs that returns "logits", "losses" and "layer.NAME" of a batch.
+    n, n_batches : int
+        Number of samples, and of batches.
+    precision : callable
+        Function that returns the precision of the pass once a batch was asked about.
+    progress, what : Progress and str
+        Progress, and the text that it shows. It may cancel between two batches.
+    allocate : callable, optional
+        Function that creates the arrays that the pass fills, from their shapes by name and from the
+        precision, and may leave out layers. With memory-mapped arrays the pass needs memory for one
+        batch only.
+
+    Raises
+    ------
+    ValueError
+        If a layer has another width in each batch.
+    FloatingPointError
+        If a loss is not finite, because the training has diverged.
+    """
+    filled: Mapping[str, FloatArray] = {}
+    for done, (places, inputs) in enumerate(batches):
+        if progress is not None:
+            progress.report(done, n_batches, what)
+        answers = ask(places, inputs)
+        if not filled:
+            shapes = {name: (n, *values.shape[1:]) for name, values in answers.items()}
+            filled = (allocate or in_memory)(shapes, precision())
+        for name, values in answers.items():
+            if name not in filled:
+                continue
+            if filled[name].shape[1:] != tuple(values.shape[1:]):
+                raise ValueError(
+                    f"layer {name.removeprefix(LAYER)!r} has {values.shape[1]} values in one batch "
+                    f"and {filled[name].shape[1]} in another; pad to one length, or change layers="
+                )
+            filled[name][places] = values.float().cpu().numpy()
+    wrong = ~np.isfinite(filled["losses"])
+    if wrong.any():
+        raise FloatingPointError(
+            f"the loss of {int(wrong.sum())} of {n} samples is not finite: the training has "
+            "diverged, so lower the learning rate, or the inputs or the first weights hold NaN"
+        )
+    layers = {k.removeprefix(LAYER): v for k, v in filled.items() if k.startswith(LAYER)}
+    return Forward(filled["logits"], filled["losses"], layers, precision())
+
+
+def forward(
+    model: Model,
+    module: nn.Module,
+    data: Dataset,
+    positions: NDArray[np.int64],
+    device: torch.device,
+    precision: str,
+    *,
+    capture: bool = False,
+    progress: Progress | None = None,
+    allocate: Allocate | None = None,
+    feed: Callable[[NDArray[Any]], Any] | None = None,
+) -> Forward:
+    """Run a module over samples in eval mode, in which it stays; random states do not change.
+
+    `feed` is the model's feeder of the data in this precision. A new one may copy all images to the
+    device again. `progress` and `allocate` are those of `filled_pass`.
+
+    Raises
+    ------
+    FloatingPointError
+        If a loss is not finite, because the training has diverged.
+    MemoryError
+        If a batch does not fit in the device's memory.
+    """
+    import torch
+
+    precision = resolve_precision(device, precision)
+    feed = feed or model.feeder(data, device, precision)
+    module.eval()
+    with preserved(device), torch.no_grad(), ExitStack() as stack:
+        stack.enter_context(cpu_threads(model.cpu_threads))
+        stack.enter_context(model.autocast(device, precision))
+        outputs = stack.enter_context(model.captured(module)) if capture else {}
+        labels = sent(torch.from_numpy(data.labels[positions]), device)
+
+        def ask(place: Any, inputs: Any) -> dict[str, Tensor]:
+            logits, losses = model.outputs(module, inputs, labels[place])
+            layers = {LAYER + name: output for name, output in outputs.items()}
+            return {"logits": logits, "losses": losses, **layers}
+
+        places = _places(model.lengths(data), positions, model.forward_batch)
+        what = f"a forward pass over {min(model.forward_batch, len(positions))} samples at once"
+        with room_for(what, "set forward_batch of the model to less, or use a smaller model"):
+            found = filled_pass(
+                ((place, feed(positions[place])) for place in places),
+                ask,
+                len(positions),
+                len(places),
+                lambda: precision,
+                progress=progress,
+                allocate=allocate,
+            )
+    if looks_like_probabilities(found.logits):
+        warn_user("the module returns probabilities, not logits; leave out its softmax")
+    made_by = f"{described(device)}, batches of {model.forward_batch}"
+    return replace(found, made_by=made_by)
+
+
+def in_memory(shapes: Shapes, _precision: str) -> dict[str, FloatArray]:
+    """Create the arrays of a pass in memory."""
+    return {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
+
+
+@contextmanager
+def file_of_pass(run: RunDirectory, place: str, of: str) -> Iterator[Allocate]:
+    """Yield what creates the arrays of a pass in a file, which is there once the block ended well.
+
+    `of` is the digest of the weights.
+    """
+    with ExitStack() as stack:
+
+        def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
+            return stack.enter_context(run.new_tensors(place, shapes, {"precision": precision}, of))
+
+        yield allocate
+
+
+def end_batches(model: Model, data: Dataset, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the samples in the first and the last batch of a pass over samples.
+
+    In a pass over them alone these are its batches too, so that every number is the same.
+    """
+    places = _places(model.lengths(data), positions, model.forward_batch)
+    every = np.arange(len(positions))
+    return np.concatenate([every[place] for place in places[:: max(1, len(places) - 1)]])
+
+
+def _places(lengths: NDArray[Any] | None, positions: NDArray[np.int64], size: int) -> list[Any]:
+    """Return each batch's places, as slices or arrays: similar lengths together, to pad less."""
+    starts = range(0, len(positions), size)
+    if lengths is None:
+        return [slice(start, min(start + size, len(positions))) for start in starts]
+    order = np.argsort(lengths[positions], kind="stable")
+    return [order[start : start + size] for start in starts]
+
+
+def unwrap(module: nn.Module) -> nn.Module:
+    """Return the module inside of wrappers for several devices, and of torch.compile's."""
+    from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+    while True:
+        inside = getattr(module, "_orig_mod", None)  # of torch.compile
+        if isinstance(module, DataParallel | DistributedDataParallel):
+            inside = module.module
+        if inside is None:
+            return module
+        module = cast("nn.Module", inside)
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Return the device of a module's first weight; the CPU if it has none."""
+    import torch
+
+    tensors = [*module.parameters(), *module.buffers()]
+    return tensors[0].device if tensors else torch.device("cpu")
+
+
+# the record, and the choice
 
 
 @dataclass(frozen=True)
@@ -52,7 +291,7 @@ class Record:
     seconds : float
         Seconds of the training since the checkpoint before, without the passes. 0 if not known.
     made_by : str
-        What the rounding of the pass depends on, see `memowidgets.training.forward.Forward`.
+        What the rounding of the pass depends on, see `Forward`.
     """
 
     name: str
@@ -301,17 +540,6 @@ def read_record(run: RunDirectory, name: str) -> Record:
     return record
 
 
-def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
-    """Delete checkpoints, the last one first: step 0 is there as long as any other is."""
-    course, gone = read_course(run), {record.name for record in records}
-    if course is not None:
-        left = {name: of for name, of in course.weights.items() if name not in gone}
-        write_course(run, replace(course, weights=left))
-    for record in reversed(records):
-        name = record.name
-        run.forget(f"checkpoints/{name}", forward_of(name), f"scores/{name}")
-
-
 def arrays_of(weights: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     """Return tensors as arrays on the CPU, bfloat16 as float32, because NumPy lacks it."""
     import torch
@@ -403,11 +631,6 @@ def read_repeats(run: RunDirectory) -> dict[str, int]:
         raise StoreError(f"{run.path / REPEATS} is broken; delete it")
     found: dict[str, int] = rows
     return found
-
-
-def write_course(run: RunDirectory, course: Course) -> None:
-    """Write the course of an external training."""
-    run.write_note(COURSE, asdict(course))
 
 
 def read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.checks import real_number, to_numpy
 from memowidgets.data import Dataset
 from memowidgets.files import digest_of
-from memowidgets.training.seeds import derived_seed
+from memowidgets.training.config import derived_seed
 from memowidgets.vocabulary import quoted
 
 Members = str | Sequence[str] | NDArray[np.bool_]
@@ -41,7 +41,7 @@ class Kind:
     folder : str
         Folder of their files in a run directory.
     stream : int
-        Stream of their seeds, see `memowidgets.training.seeds.derived_seed`.
+        Stream of their seeds, see `memowidgets.training.config.derived_seed`.
     """
 
     noun: str

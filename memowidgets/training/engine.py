@@ -47,10 +47,10 @@ from memowidgets.models.base import Bases
 from memowidgets.models.device import count_devices, free_memory, resolve_device, torch_device
 from memowidgets.progress import Progress
 from memowidgets.store import Absent, ForeignError, NotThereError, RunDirectory, StoreError, Tensors
+from memowidgets.training.config import derived_seed
 from memowidgets.training.design import SHADOW, Design, Kind, ReferenceDesign, ShadowDesign
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.probe import check_functions
-from memowidgets.training.seeds import derived_seed
 from memowidgets.vocabulary import Note, first_line, listed
 
 _POLL_SECONDS = 0.2
@@ -527,7 +527,8 @@ def _job_of(name: str, source: Source) -> ShadowJob:
         if _Kept.job is None or _Kept.name != name:
             _Kept.job = None  # its memory is free before the next job needs it
             job = source.read() if isinstance(source, JobFile) else cloudpickle.loads(source)
-            check_functions(job.probe, job.recipe, job.design)
+            if job.probe:
+                check_functions(job.probe, job.recipe, job.design)
             _Kept.name = name
             _Kept.job = replace(job, recipe=replace(job.recipe, bases=Bases()))
         return _Kept.job

@@ -37,8 +37,12 @@ from memowidgets.progress import Progress
 from memowidgets.store import NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
     KEEP_ALL,
+    Allocate,
+    Forward,
     Record,
     StopRule,
+    end_batches,
+    forward,
     forward_of,
     left_out,
     name_of,
@@ -47,11 +51,16 @@ from memowidgets.training.checkpoint import (
     read_records,
     record_file,
 )
-from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
+from memowidgets.training.config import (
+    OPTIMIZERS,
+    RandomStates,
+    Settings,
+    derived_seed,
+    epoch_seed,
+    lost_function,
+)
 from memowidgets.training.design import Design
-from memowidgets.training.forward import Allocate, Forward, end_batches, forward
 from memowidgets.training.recorder import Recorder, Weights
-from memowidgets.training.seeds import RandomStates, derived_seed, epoch_seed
 
 if TYPE_CHECKING:
     import torch
@@ -495,7 +504,7 @@ class TargetTraining:
         seed: int,
         loaded: Loaded | None = None,
     ) -> None:
-        self._run, self._recipe, self._design, self._held_out = run, recipe, design, held_out
+        self._run, self.recipe, self._design, self._held_out = run, recipe, design, held_out
         self._loaded = loaded or Loaded()
         self._seed = derived_seed(seed, _TARGET_STREAM)
 
@@ -505,7 +514,7 @@ class TargetTraining:
         Training continues from the last checkpoint on disk, with the same result, bit for bit, as
         without the interruption.
         """
-        plan = self._recipe.settings.plan(len(self._design.members))
+        plan = self.recipe.settings.plan(len(self._design.members))
         steps = plan.steps()
         if _is_done(read_records(self._run), steps, stop):
             return
@@ -562,7 +571,7 @@ class TargetTraining:
         places = np.arange(len(members))
         if seen is None:
             if kept is not None:
-                places = end_batches(self._recipe.model, self._recipe.data, members)
+                places = end_batches(self.recipe.model, self.recipe.data, members)
             seen = learner.look_at(members[places])
         here = np.asarray(seen.losses, np.float64)
         if kept is None:  # they are lost, and the record has two numbers of them
@@ -606,7 +615,7 @@ class TargetTraining:
         ValueError
             If this training is too short to have a checkpoint there and steps after it.
         """
-        steps = self._recipe.settings.plan(len(self._design.members)).steps()
+        steps = self.recipe.settings.plan(len(self._design.members)).steps()
         by_name = {name_of(epoch): step for step, epoch in steps.items()}
         if last.name not in by_name or by_name[last.name] == max(steps):
             raise ValueError(
@@ -636,11 +645,11 @@ class TargetTraining:
             learner.resume(state, state.metadata)
             return 0.0
         learner.advance(step, progress, "training the target")
-        wait_for(torch_device(self._recipe.device))
+        wait_for(torch_device(self.recipe.device))
         return time.monotonic() - began if step else 0.0
 
     def _weights(self, name: str) -> str:
-        return f"checkpoints/{name}/{self._recipe.model.weights_name}"
+        return f"checkpoints/{name}/{self.recipe.model.weights_name}"
 
     def _kept_weights(self, run: RunDirectory, name: str) -> Tensors:
         """Return the weights of a checkpoint, checked against its record."""
@@ -651,13 +660,13 @@ class TargetTraining:
 
     def _trained(self, name: str) -> Learner:
         """Return the module of a checkpoint, in the precision of its recorded pass."""
-        settings, record = self._recipe.settings, read_record(self._run, name)
+        settings, record = self.recipe.settings, read_record(self._run, name)
         if (known := self._loaded.find(self._identity(record))) is not None:
             return known
         if record.precision not in COMPUTED:
             wanted = " or ".join(COMPUTED)
             raise StoreError(f"the pass at {name} is in {record.precision}; it needs {wanted}")
-        recipe = replace(self._recipe, settings=replace(settings, precision=record.precision))
+        recipe = replace(self.recipe, settings=replace(settings, precision=record.precision))
         self._loaded.drop()
         learner = Learner(recipe, self._design.members, self._seed)
         identity = self._identity(record)  # from before the file is read
@@ -671,7 +680,7 @@ class TargetTraining:
 
     def _resumed(self, records: Sequence[Record], plan: Mapping[int, float]) -> Learner:
         """Return a learner as it was at the last checkpoint before the first missing one."""
-        learner = Learner(self._recipe, self._design.members, self._seed)
+        learner = Learner(self.recipe, self._design.members, self._seed)
         whole = takewhile(lambda at: at[0].step == at[1], zip(records, plan, strict=False))
         for record, _ in reversed(list(whole)):
             name = f"checkpoints/{record.name}/resume"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,19 +16,19 @@ from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
 from memowidgets.data.pairs import PairDataset, split_pair
 from memowidgets.files import digest_of_arrays
-from memowidgets.models.base import captured
+from memowidgets.models.base import captured, modes_kept
 from memowidgets.models.device import precision_of, room_for, used_precision
 from memowidgets.progress import Progress
-from memowidgets.training.checkpoint import arrays_of
-from memowidgets.training.forward import (
+from memowidgets.training.checkpoint import (
     LAYER,
     Allocate,
     Forward,
+    arrays_of,
     device_of,
     filled_pass,
     in_memory,
-    untouched,
 )
+from memowidgets.training.config import restored
 from memowidgets.training.recorder import Weights, trained_weights
 from memowidgets.vocabulary import listed, quoted
 
@@ -621,3 +621,38 @@ def _sample_of(tensor: Tensor) -> Tensor:
         values = values.dequantize()  # such values have no views
     some = values.reshape(-1)[:: max(1, values.numel() // _SAMPLED)]
     return some.float() if some.is_floating_point() else some  # NumPy lacks most short types
+
+
+@contextmanager
+def untouched(module: nn.Module) -> Iterator[None]:
+    """Put a module in eval mode for passes without gradients, and restore everything afterwards.
+
+    Buffers that a forward pass changed are restored; the others are not written to. An active
+    autocast does not remember weights that it casts here without gradients.
+    """
+    import torch
+
+    device = device_of(module)
+    with ExitStack() as stack:
+        stack.enter_context(restored(device))
+        stack.enter_context(modes_kept(module))
+        for part in module.modules():
+            part.training = False
+        before = [
+            (part, name, buffer, buffer.clone())
+            for part in module.modules()
+            for name, buffer in part._buffers.items()  # noqa: SLF001 - the registered ones
+            if buffer is not None
+        ]
+        stack.enter_context(torch.no_grad())
+        kind = device.type
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            dtype = torch.get_autocast_dtype(kind)
+            stack.enter_context(torch.autocast(kind, dtype, cache_enabled=False))
+        try:
+            yield
+        finally:
+            for part, name, buffer, content in before:
+                part._buffers[name] = buffer  # noqa: SLF001
+                if not torch.equal(buffer, content):
+                    buffer.copy_(content)

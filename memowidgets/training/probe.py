@@ -23,8 +23,7 @@ from memowidgets.models import Model
 from memowidgets.models.base import modes_kept
 from memowidgets.models.device import apart
 from memowidgets.store import StoreError
-from memowidgets.training.config import Settings
-from memowidgets.training.seeds import RandomStates
+from memowidgets.training.config import RandomStates, Settings
 from memowidgets.vocabulary import first_line, quoted
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
     Parameters
     ----------
     stored : dict
-        Probe in the run's manifest; empty if the run has no user's functions.
+        Probe in the run's manifest.
     recipe : Recipe
         Model, data and settings here.
     design : Design
@@ -163,8 +162,6 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
     StoreError
         With the difference.
     """
-    if not stored:
-        return
     model, settings = recipe.model, recipe.settings
     here = make_probe(model, recipe.data, design.pool, settings, len(design.members))
     if found := first_apart(stored, here):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,24 +20,26 @@ from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
     KEEP,
+    LAYER,
     Course,
+    Forward,
     Prediction,
     Record,
     StopRule,
-    forget_checkpoints,
+    device_of,
+    file_of_pass,
     forward_of,
     name_of,
     outputs_of,
     read_course,
+    read_record,
     read_records,
     read_stop,
     record_file,
-    write_course,
+    unwrap,
     write_stop,
 )
-from memowidgets.training.config import CheckpointPlan
-from memowidgets.training.forward import LAYER, FloatArray, Forward, Shapes, device_of, unwrap
-from memowidgets.training.seeds import preserved
+from memowidgets.training.config import CheckpointPlan, preserved
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -204,7 +205,7 @@ class Recorder:
             before = course or Course(steps_per_epoch, 1)
             end = self._plan.total or before.total_steps
             begun = Course(steps_per_epoch, end, before.weights, self.keep)
-            write_course(self.run, begun)
+            self.run.write_note(COURSE, asdict(begun))
         self._records = _up_to(records, step, digest)
         if self._stop is not None:
             write_stop(self.run, self._stop)
@@ -230,28 +231,22 @@ class Recorder:
         run, passes, epoch = self.run, self.passes, self._plan.epoch_of(step)
         weights = weights or passes.weights(module)
         name, digest = name_of(epoch), weights.digest or digest_of_arrays(weights.arrays)
+        folder = f"checkpoints/{name}"
         run.forget(forward_of(name), f"scores/{name}")
         for file, content in weights.notes.items():
-            run.write_text(f"checkpoints/{name}/{file}", json.dumps(content, indent=1))
+            run.write_text(f"{folder}/{file}", json.dumps(content, indent=1))
         if weights.file:
             as_others_do = {"format": "pt"}
-            run.write_tensors(
-                f"checkpoints/{name}/{weights.file}", weights.arrays, as_others_do, digest
-            )
+            run.write_tensors(f"{folder}/{weights.file}", weights.arrays, as_others_do, digest)
         place = forward_of(name) if passes.layer_names else outputs_of(name)
-        with ExitStack() as stack:
-
-            def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
-                made_in = {"precision": precision}
-                return stack.enter_context(run.new_tensors(place, shapes, made_in, digest))
-
+        with file_of_pass(run, place, digest) as allocate:
             seen: Forward = passes.look(module, progress, allocate)
             aside: tuple[float | None, float | None] = passes.test(module, progress) or (None, None)
         loss = float(np.median(seen.losses))
-        if disorder := order_warning("the logits", seen.logits, passes.labels):
-            first = [record.median_loss for record in read_records(run) if record.step == 0]
-            if first and loss > first[0]:  # an untrained model may have any order
-                warn_user(disorder)
+        # an untrained model may have any order
+        has_risen = step > 0 and loss > read_record(run, name_of(0)).median_loss
+        if has_risen and (disorder := order_warning("the logits", seen.logits, passes.labels)):
+            warn_user(disorder)
         record = Record(
             name,
             epoch,
@@ -322,7 +317,7 @@ class Recorder:
     def _write_course(self, total_steps: int) -> None:
         digests = {record.name: record.weights for record in self._records}
         course = Course(self._plan.steps_per_epoch, total_steps, digests, self.keep)
-        write_course(self.run, course)
+        self.run.write_note(COURSE, asdict(course))
 
     def _thin(self, *, ended: bool) -> None:
         """Delete weights and representations that `keep` leaves out."""
@@ -353,6 +348,16 @@ class Recorder:
         """
         records = [record for record in self._records if record.step <= step]
         return self._stop.prediction(records) if self._stop and len(records) > 1 else None
+
+
+def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
+    """Delete checkpoints, the last one first: step 0 is there as long as any other is."""
+    course, names = read_course(run), [record.name for record in records]
+    if course is not None:
+        left = {name: of for name, of in course.weights.items() if name not in names}
+        run.write_note(COURSE, asdict(replace(course, weights=left)))
+    for name in reversed(names):
+        run.forget(f"checkpoints/{name}", forward_of(name), f"scores/{name}")
 
 
 def _up_to(records: Sequence[Record], step: int, digest: str) -> list[Record]:

@@ -26,19 +26,23 @@ from memowidgets.models.heads import plain
 from memowidgets.models.lora import adapter_config, adapter_weights
 from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
-from memowidgets.training.checkpoint import REPEATS, Prediction, Record, arrays_of, read_records
-from memowidgets.training.forward import (
+from memowidgets.training.checkpoint import (
     LAYER,
+    REPEATS,
     Allocate,
     Forward,
+    Prediction,
+    Record,
     Shapes,
+    arrays_of,
     device_of,
     forward,
+    read_records,
     unwrap,
 )
+from memowidgets.training.config import preserved
 from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.training.recorder import Weights, in_the_first_process, trained_weights
-from memowidgets.training.seeds import preserved
 from memowidgets.vocabulary import percent, quoted
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import memowidgets as mw
 from memowidgets.audit.evidence import Need
 from memowidgets.models import device as device_room
 from memowidgets.store import StoreError
-from memowidgets.training import forward as forward_room
+from memowidgets.training import checkpoint as forward_room
 from tests.training.small import Inline
 
 USER = ModuleType("users_module")  # what stands in the cells of a notebook

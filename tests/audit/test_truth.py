@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 import memowidgets as mw
 from memowidgets.audit.numbers.definitions import disjoint
-from memowidgets.audit.numbers.judge import SHARED_NOISE
+from memowidgets.audit.numbers.scores import SHARED_NOISE
 from memowidgets.audit.numbers.truth import member_gaps
 from tests.training.small import trained
 

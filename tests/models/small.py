@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from memowidgets.models.base import modes_kept
-from memowidgets.training.forward import forward
+from memowidgets.training.checkpoint import forward
 
 
 def llama_folder(

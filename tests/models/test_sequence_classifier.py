@@ -18,7 +18,7 @@ import memowidgets as mw
 from memowidgets.models.heads import own_pooling
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import tokenizer_of_words
-from memowidgets.training.forward import Forward
+from memowidgets.training.checkpoint import Forward
 from tests.models.small import (
     assert_kept_is_near,
     assert_left_as_it_is,

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from memowidgets.audit.evidence import (
     GIVEN,
     INSTEAD,
-    LAYER,
     LOGITS,
     OF_ARRAYS,
     REPRESENTATIONS,
@@ -66,7 +65,7 @@ from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.logits import order_warning
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
-from memowidgets.training.checkpoint import Record
+from memowidgets.training.checkpoint import LAYER, Record
 from memowidgets.training.engine import Shadows
 from memowidgets.vocabulary import listed, quoted
 

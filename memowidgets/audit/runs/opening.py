@@ -26,11 +26,10 @@ from memowidgets.models.base import check_model
 from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.progress import shown
 from memowidgets.store import MANIFEST, PackedRun, RunDirectory, StoreError
-from memowidgets.training.config import Settings, TrainingConfig
+from memowidgets.training.config import Settings, TrainingConfig, restored
 from memowidgets.training.design import Design, HeldOut, Members, draw_design, follow_design
 from memowidgets.training.learner import TargetTraining, start_of
 from memowidgets.training.passes import Pairs, pairs_of
-from memowidgets.training.seeds import restored
 from memowidgets.vocabulary import listed
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import OF_ARRAYS, REFERENCES, Cache, Evidence
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
-from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, metrics_of, probabilities
+from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
     member_gaps,
@@ -110,7 +109,7 @@ class AuditView:
         first = scores.opening_metric(evidence)
         return [
             Choice(name, spoken(name), name == first, uses_layer=name in PER_LAYER)
-            for name in metrics_of(evidence, more)
+            for name in scores.metrics_of(evidence, more)
         ]
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
@@ -173,7 +172,7 @@ class AuditView:
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> Scored:
         """Return the numbers behind a choice, computed if need be."""
-        needs = needs_of(self._take(), score, checkpoint, answers=True)
+        needs = scores.needs_of(self._take(), score, checkpoint, answers=True)
         evidence = self._take(needs, progress)
         record = evidence.names.record(checkpoint)
         lacks = scores.lacks_references(evidence, score, record)
@@ -183,7 +182,7 @@ class AuditView:
         found = scores.scored_members(evidence, score, layer, checkpoint, progress)
         of_classes = self._probabilities(evidence, checkpoint)
         place = f", {layer_label(layer)}" if score in PER_LAYER else ""
-        shared = (SHARED_NOISE,) if score == BASELINE else ()
+        shared = (scores.SHARED_NOISE,) if score == BASELINE else ()
         return replace(
             found,
             title=f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}",
@@ -350,7 +349,7 @@ class AuditView:
         if not at.has_logits:
             return None
         return self._cache.of(
-            "probabilities", at.state, lambda: probabilities(evidence, checkpoint)
+            "probabilities", at.state, lambda: scores.probabilities(evidence, checkpoint)
         )
 
 

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike
 from memowidgets import charts
 from memowidgets.audit.evidence import REFERENCES, Evidence, Need
 from memowidgets.audit.numbers.definitions import compare_memorization
-from memowidgets.audit.numbers.judge import area, evaluate
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     EARLY,
     SCORES,
+    area,
+    evaluate,
     is_computed,
     is_defined,
     lacks_references,

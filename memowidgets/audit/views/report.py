@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memowidgets.audit.evidence import GIVEN, Evidence
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import needs_of
-from memowidgets.audit.numbers.scores import SCORES, metrics_of, probabilities, scored_members
+from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
 from memowidgets.audit.views.listing import plain
 from memowidgets.data import WithheldDataset
@@ -107,7 +106,7 @@ def content_of(
     if isinstance(rule, float) and not math.isfinite(rule):
         raise ValueError(f"tau must be a finite number, not {tau}")
     with suppress(StoreError, ValueError):  # the part that needs it says why it is missing
-        evidence = evidence_with(needs_of(evidence, metric, checkpoint))
+        evidence = evidence_with(scores.needs_of(evidence, metric, checkpoint))
     gathering = _Gathering(evidence, log, eta)
     pick = metric, layer, checkpoint
     content = gathering.content(rule, pick, include_samples=include_samples, figures=figures)
@@ -200,13 +199,13 @@ class _Gathering:
         checkpoint = evidence.names.record(checkpoint).name
         there = evidence.has_ground_truth
         truth = self._tried("log-LiRA", lambda: member_log_lira(evidence)) if there else None
-        found = scored_members(evidence, metric, layer, checkpoint, truth=truth is not None)
+        found = scores.scored_members(evidence, metric, layer, checkpoint, truth=truth is not None)
         where = [f"layer {found.layer}"] if found.layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
         of_classes = None
         if include_samples:
             of_classes = self._tried(
-                "the model's probabilities", lambda: probabilities(evidence, checkpoint)
+                "the model's probabilities", lambda: scores.probabilities(evidence, checkpoint)
             )
         known = found.doubt and found.doubt(self._eta)
         notes = (*found.notes, *scores.notes_on_zero(metric, found))
@@ -322,7 +321,7 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
         "members": f"{len(evidence.members)} of {len(evidence.data)} samples",
         "classes": str(len(evidence.data.class_names)),
         "layers": listed(evidence.names.layer_names),
-        "scores": ", ".join(metrics_of(evidence)),
+        "scores": ", ".join(scores.metrics_of(evidence)),
         "fork": fork and f"of another run, from {fork['checkpoint'] or 'scratch'}",
         "label noise": noise and f"{percent(noise)} of the pool's labels",
         "checkpoints": str(n_checkpoints),
@@ -348,6 +347,6 @@ def _picture(evidence: Evidence) -> str:
     with suppress(StoreError, ValueError):
         metric = scores.opening_metric(evidence)
         if scores.is_computed(evidence, metric, "last", "prediction"):
-            found = scored_members(evidence, metric, truth=evidence.has_ground_truth)
+            found = scores.scored_members(evidence, metric, truth=evidence.has_ground_truth)
             return still(replace(found, title=spoken(metric)), None, ETA)
     return ""

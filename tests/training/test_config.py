@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from memowidgets.training import seeds
-from memowidgets.training.seeds import derived_seed, epoch_seed
+from memowidgets.training import config
+from memowidgets.training.config import derived_seed, epoch_seed
 
 
 def before(*words):
@@ -58,7 +58,7 @@ class Seeded:
 def chips(monkeypatch):
     """Two devices, and a generator that starts at its seed."""
     made = Chip(2)
-    monkeypatch.setattr(seeds, "module_of", lambda _device: made)
+    monkeypatch.setattr(config, "module_of", lambda _device: made)
     monkeypatch.setattr(torch, "Generator", lambda _device: SimpleNamespace(manual_seed=Seeded))
     return made
 
@@ -68,12 +68,12 @@ def first(chips):
 
 
 def test_a_device_has_its_own_random_state_and_no_other_device_is_touched(chips):
-    own = seeds.RandomStates(7, torch.device("cuda:1"))
+    own = config.RandomStates(7, torch.device("cuda:1"))
     with own.active():
         assert first(chips) == [[0, 0], [7, 7]]
         chips.states[1] = torch.tensor([8, 8], dtype=torch.uint8)
     assert first(chips) == [[0, 0], [1, 1]]
-    resumed = seeds.RandomStates(7, torch.device("cuda"))  # of a machine with one GPU
+    resumed = config.RandomStates(7, torch.device("cuda"))  # of a machine with one GPU
     resumed.load(own.arrays())
     with resumed.active():
         assert first(chips) == [[8, 8], [1, 1]]
@@ -81,7 +81,7 @@ def test_a_device_has_its_own_random_state_and_no_other_device_is_touched(chips)
 
 
 def test_a_training_on_the_cpu_goes_on_on_a_device_with_the_state_of_its_seed(chips):
-    moved = seeds.RandomStates(7, torch.device("cuda"))
-    moved.load(seeds.RandomStates(3).arrays())
+    moved = config.RandomStates(7, torch.device("cuda"))
+    moved.load(config.RandomStates(3).arrays())
     with moved.active():
         assert first(chips)[0] == [7, 7]

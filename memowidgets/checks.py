@@ -291,8 +291,8 @@ def check_finite(
     >>> check_finite([0.5, float("nan"), 0.2], "scores", "leave out samples without a score")
     Traceback (most recent call last):
     ...
-    ValueError: scores must be finite: 1 of 3 are NaN or infinite, the first in row 1; leave out
-    samples without a score
+    ValueError: scores must be finite: 1 of 3 rows are NaN or infinite, the first in row 1; leave
+    out samples without a score
     """
     rows, n_wrong, first = np.asarray(values), 0, ""
     size = max(1, _AT_ONCE * len(rows) // max(1, rows.size))
@@ -308,8 +308,8 @@ def check_finite(
         n_wrong += int(wrong.any(axis=1).sum())
     if n_wrong:
         raise ValueError(
-            f"{what} must be finite: {n_wrong} of {len(rows)} are NaN or infinite, the first in "
-            f"{first}{remedy and f'; {remedy}'}"
+            f"{what} must be finite: {n_wrong} of {len(rows)} {row}s are NaN or infinite, the "
+            f"first in {first}{remedy and f'; {remedy}'}"
         )
 
 

@@ -3,7 +3,6 @@
 import { Answers } from "../../memowidgets/report/static/answers.js";
 import { StandIn } from "../../memowidgets/report/static/model.js";
 import { rankShareAtMost, tauAtRank } from "../../memowidgets/widgets/static/maths.js";
-import { fixed } from "../../memowidgets/widgets/static/numbers.js";
 import { unpack } from "../../memowidgets/widgets/static/wire.js";
 import { isFlag, isNear, isNumber, isWhole, usable } from "./address.js";
 import { detailOf } from "./details.js";
@@ -43,7 +42,7 @@ const SORTS = [
 ];
 /** What changes the view that the address names. */
 const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "more", "filter", "sort", "decision", "page", "selected"];
-const PAIRED = "Its paired interval takes the kernel of a dashboard.";
+const PAIRED = "The kernel of a dashboard says whether these AUCs differ.";
 const NOTICE =
   "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
 
@@ -298,8 +297,7 @@ export class Recorded {
       name: names[views.indexOf(view)] ?? this.labelOf(view.metric), auc: areaOf(view, logLira, eta), marked: views.includes(view),
     })).filter(({ auc }) => auc !== null).sort((a, b) => (b.auc?.[0] ?? 0) - (a.auc?.[0] ?? 0));
     const [first, second] = views.map((view) => areaOf(view, logLira, eta));
-    const by = first === null || second === null ? "" : fixed(first[0] - second[0], 2);
-    const said = by && `The AUC of ${names[0]} less that of ${names[1]} is ${by}. ${PAIRED}`;
+    const said = first === null || second === null ? "" : PAIRED;
     this.compared = comparedOf(views, logLira, eta);
     model.set("_beside", picks[1]);
     const truly = eta === this.content.eta ? this.view.truly : "";

@@ -75,8 +75,8 @@ def fetch_mcq(
     Raises
     ------
     ValueError
-        If name, split or revision is unknown, a file is not what its authors publish, or its
-        answers are not published. The message names file and line.
+        If name, split or revision is unknown, or a file is not what its authors publish. The
+        message names file and line. A split whose answers are not published is unknown.
     FileNotFoundError
         If there is no such path, or no file of the split in it.
     ConnectionError

@@ -452,7 +452,7 @@ def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntA
         row = int(np.argmax(wrong))
         raise ValueError(
             f"labels must lie between 0 and {most}; row {row} is {integers[row]}; number the "
-            "classes and pass their names as class_names"
+            "classes and pass the names of all as class_names"
         )
     return integers
 

@@ -88,8 +88,8 @@ class PairDataset(Dataset):
         """
         if not hasattr(pairs, "__len__") or not hasattr(pairs, "__getitem__"):
             raise TypeError(
-                "data must be a dataset with a length, whose item i is a pair (inputs, label); "
-                f"{type(pairs).__name__} has no order to read it in again"
+                "each of data and held_out must be a dataset with a length, whose item i is a pair "
+                f"(inputs, label); {type(pairs).__name__} has no order to read it in again"
             )
         hashes, found, images = [], [], True
         for row in range(len(pairs)):

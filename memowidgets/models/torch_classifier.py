@@ -132,7 +132,8 @@ class TorchClassifier(ImageModel):
         self.pool = pooling(pool)
 
     def __repr__(self) -> str:
-        return f"TorchClassifier({_name_of(self.make_module)})"
+        name = getattr(self.make_module, "__qualname__", type(self.make_module).__name__)
+        return f"TorchClassifier({name})"
 
     def settings(self) -> dict[str, Any]:
         """Return the recipe's own settings, which are displayed and hashed."""
@@ -334,12 +335,13 @@ def _made(make_module: Callable[..., Any], n_classes: int, n_features: int | Non
         names = [*inspect.signature(make_module).parameters]
     except (TypeError, ValueError):  # some callables have none
         names = []
-    takes_features = n_features is not None and "n_features" in names
-    others = {"n_features": n_features} if takes_features else {}
+    others = {"n_features": n_features} if n_features and "n_features" in names else {}
     meant = [name for name in names if name in _CLASSES]
-    if meant:
-        return make_module(**{meant[0]: n_classes}, **others)
-    return make_module(n_classes, **others)
+    given, named = ((), {meant[0]: n_classes}) if meant else ((n_classes,), {})
+    try:
+        return make_module(*given, **named, **others)
+    except TypeError as error:
+        raise TypeError(f"make_module got {n_classes}, the number of classes: {error}") from error
 
 
 def _input_shape(data: Dataset) -> tuple[int, ...]:
@@ -348,7 +350,3 @@ def _input_shape(data: Dataset) -> tuple[int, ...]:
         return data.take([0]).encoded().shape[1:]
     height, width, channels = images_of(data).shape[1:]
     return channels, height, width
-
-
-def _name_of(function: Any) -> str:
-    return str(getattr(function, "__qualname__", type(function).__name__))

@@ -245,9 +245,7 @@ def _first(content: Content) -> Iterable[str]:
         drawing = dots(content.scored, content.tau, content.eta)
         known = content.n_memorized is not None
         truth = " Red: memorised by the finished model, hollow where missed." if known else ""
-        said = (
-            f"A dot is one of the {_text(noun)}, a bar several. Left of the line: flagged.{truth}"
-        )
+        said = f"A dot is one of the {_text(noun)}, a bar several. Left of τ: flagged.{truth}"
         yield f"<figure class='mr-dots'>{drawing}<figcaption>{said}</figcaption></figure>"
         made = "".join(
             f"<tr><th scope='row'>{word}</th><td>{whole(n)}</td></tr>"

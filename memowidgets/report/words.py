@@ -149,7 +149,7 @@ def next_steps(content: Content) -> list[str]:
         return ["Train the model, and score the samples that it trains on."]
     made, found = content.decided(flagged=False), []
     if content.decided(flagged=True)["undecided"]:
-        found.append(f"Read the {content.noun} that are flagged, and decide on each.")
+        found.append(f"Look at the {content.noun} that are flagged, and decide on each.")
     if content.n_memorized is None:
         found.append("Have shadow models check the prediction: they show what is memorised.")
     changed = any(made[name] for name in ("remove", "anonymise", "relabel"))
@@ -242,6 +242,7 @@ _LIMITS = (
     "Another model on the same data may memorise other samples.",
 )
 _LIMITS_OF_TRUTH = (
+    "'Memorised by' counts shadow models that had the sample. The audited model may do otherwise.",
     "Log-LiRA stands for one attack, by somebody who has the sample. Other attacks exist.",
     "Rates are too optimistic if τ, the layer or the checkpoint was chosen on the same samples.",
 )

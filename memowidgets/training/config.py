@@ -270,7 +270,7 @@ class CheckpointPlan:
         epochs: float | None = None,
     ) -> None:
         if not 0 < real_number("checkpoint_every", every) < math.inf:
-            raise ValueError(f"checkpoint_every must be a positive number, not {every!r}")
+            raise ValueError(f"checkpoint_every (epochs) must be a positive number, not {every!r}")
         self.steps_per_epoch, self.every, self.total = steps_per_epoch, every, total
         known = None if total is None else total / steps_per_epoch
         self._epochs = known if epochs is None else epochs

@@ -440,15 +440,13 @@ class Compared:
         first, second = self.evaluations[:2]
         if min(first.n_memorized, first.n - first.n_memorized) < 2:
             return f"{left_out}With one sample of a kind, nobody can tell the AUCs apart."
-        found = compare(first, second)
-        low, high = found.interval
-        unclear = low <= 0 <= high
+        low, high = compare(first, second).interval
         digits = next((d for d in (2, 3) if round(low, d) and round(high, d)), 4)
-        shown = [f"{round(x, digits) + 0.0:.{digits}f}" for x in (found.difference, low, high)]
-        by, *ends = (text.replace("-", "−") for text in shown)
+        ends = " to ".join(f"{round(x, digits) + 0.0:.{digits}f}" for x in (low, high))
+        unclear = low <= 0 <= high
         so = "includes 0: this audit can't tell them apart" if unclear else "leaves out 0"
-        between = f"Its paired 95 % interval, {' to '.join(ends)}, {so}."
-        return f"{left_out}The AUC of {names[0]} less that of {names[1]} is {by}. {between}"
+        between = f"has a paired 95 % interval of {ends.replace('-', '−')}, which {so}."
+        return f"{left_out}The AUC of {names[0]} less that of {names[1]} {between}"
 
     @property
     def wire(self) -> dict[str, Any]:

@@ -128,14 +128,16 @@ def dots(scored: Scored, rule: Rule, eta: float | None, positives: str = "memori
         _element("path", "line", d=f"M{_LEFT} {line}H{_RIGHT}", stroke=_LINE),
         *below.drawn(axis, line, 1 if known else -1, _DARK, _LIGHT, hollow=False),
         *above.drawn(axis, line, -1, _RISK, _RISK, hollow=True),
-        *_names(below, above if known else None, positives),
+        *(_names(positives) if known else ()),
         _element("path", "tau", d=f"M{x:.1f} {_TOP - 6}V{_FOOT}", stroke=_TEXT, stroke_width=2),
     ]
     title = html.escape(visible(scored.title, 80)) or "score"
+    bars = " and ".join(whole(s.counts.max()) for s in (above, below) if not s.dotted)
+    scale = f" (bars to {bars})" if bars else ""
     beside, anchor = (6, "start") if x < (_LEFT + _RIGHT) / 2 else (-6, "end")
     parts += [
         _words(x + beside, _TOP - 2, threshold(tau), _TEXT, anchor=anchor, weight=700),
-        _words(_LEFT, _HEIGHT - 6, "← low = at risk", _MUTED),
+        _words(_LEFT, _HEIGHT - 6, f"← low = at risk{scale}", _MUTED),
         _words(_RIGHT, _HEIGHT - 6, f"{title} →", _MUTED, anchor="end"),
     ]
     said = html.escape("; ".join(sentences(scored, tau, eta, positives)))
@@ -212,11 +214,6 @@ class _Side(NamedTuple):
         some = np.bincount(columns[here & flagged], minlength=n)
         return cls(counts, some, pitch if dotted else room / highest, max(pitch, 2.6), dotted)
 
-    @property
-    def scale(self) -> str:
-        """Scale of the bars, in words; "" for dots."""
-        return "" if self.dotted else f" (highest bar: {whole(self.counts.max())})"
-
     def drawn(
         self, axis: _Axis, line: float, sign: int, dark: str, light: str, *, hollow: bool
     ) -> Iterable[str]:
@@ -246,15 +243,12 @@ class _Side(NamedTuple):
         return "".join(pieces)
 
 
-def _names(below: _Side, above: _Side | None, positives: str) -> list[str]:
-    """Return what stands where, and on which scale if it is bars."""
+def _names(positives: str) -> list[str]:
+    """Return what stands where."""
     top, foot = _TOP + 12, _FOOT - 4
-    if above is None:
-        return [_words(_LEFT + 4, top, f"samples{below.scale}", _MUTED)] if below.scale else []
-    named = html.escape(visible(positives, 40))
     return [
-        _words(_LEFT + 4, top, f"{named}: found{above.scale}", _RISK),
-        _words(_LEFT + 4, foot, f"flagged only{below.scale}", _MUTED),
+        _words(_LEFT + 4, top, f"{html.escape(visible(positives, 40))}: found", _RISK),
+        _words(_LEFT + 4, foot, "flagged only", _MUTED),
         _words(_RIGHT - 4, top, "missed", _RISK, anchor="end"),
         _words(_RIGHT - 4, foot, "left alone", _MUTED, anchor="end"),
     ]

@@ -244,7 +244,7 @@ TABLES = {
         LETTERED | {"question_stem": ["Q?", "R?"]},
     ),
     "commonsenseqa": (
-        "data/test-00000-of-00001.parquet",
+        "data/validation-00000-of-00001.parquet",
         LETTERED | {"question": ["Q?", "R?"], "question_concept": ["bank", "river"]},
     ),
     "ethics": (
@@ -285,17 +285,17 @@ def test_the_hub_gives_its_files(name, repository, monkeypatch):
         return repository(name)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    data = fetch_mcq(name, split="test", source="hub")
+    split = "validation" if name == "commonsenseqa" else "test"
+    data = fetch_mcq(name, split=split, source="hub")
     assert data.labels.tolist() == LABELS.get(name, [2, 0])
-    commit = repository(name).name
-    arguments = {"name": name, "split": "test", "source": "hub", "revision": commit}
+    arguments = {"name": name, "split": split, "source": "hub", "revision": repository(name).name}
     assert data.source["arguments"] == arguments
     ((place, revision, patterns),) = asked
     assert place == BENCHMARKS[name]["repository"]
     assert revision == ("refs/convert/parquet" if name == "ethics" else None)
     assert any(Path(TABLES[name][0]).match(pattern) for pattern in patterns)
     # a copy of the repository does as well as the hub
-    copy = fetch_mcq(name, split="test", source=repository(name))
+    copy = fetch_mcq(name, split=split, source=repository(name))
     assert [copy[i] for i in range(len(copy))] == [data[i] for i in range(len(data))]
 
 

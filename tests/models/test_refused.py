@@ -202,7 +202,7 @@ TYPE_ERRORS = [
     ("int | AutoImageProcessor", lambda _: ImageClassifier.from_model(of_images.tiny("vit"), 3)),
     ("torch.nn.Module | int", lambda _: torched(lambda _n: 3)),
     ("number of classes | Wide", lambda _: torched(Wide())),
-    ("number of classes", lambda _: torched(Wide().state_dict())),
+    ("3, the number of classes | 1 was given", lambda _: torched(lambda: 3)),
 ]
 OTHER_HEADS = [
     ("for regression", {"num_labels": 1}),

@@ -51,6 +51,7 @@ def recorded():
 def of_the_recorded(recorded, tmp_path_factory):
     """Its report, asked for with samples."""
     place = tmp_path_factory.mktemp("recorded") / "a.html"
+    recorded.decision_log.decide(recorded.members[:2], "keep")  # a recording does not store them
     return reported(recorded, place, tau=-0.02, include_samples=True)
 
 
@@ -68,7 +69,7 @@ def test_a_recorded_audit(of_the_recorded, recorded):
     assert "<th scope='col'>memorised by</th>" in text
     assert re.search(r"<td>\d+ of \d+</td>", text)
     assert not any("run_shadows(" in caption for caption in found["figures"].values())
-    assert "not at hand" in found["missing"]["samples"]
+    assert set(found["missing"]) == {"samples"}
     assert head["inspector"]["items"] is None
     assert set(digests(found)) == {"run"}  # it has no weights
 

@@ -75,7 +75,6 @@ def test_the_sentence_has_the_paired_interval_and_whether_it_includes_0():
     good, poor, like = rng.normal(size=(3, 200)) - memorized * [[2.0], [0.3], [2.0]]
     for other, word in ((poor, "leaves out 0"), (like, "includes 0")):
         said = Compared.of(Scored.of_all(good), memorized, [Scored.of_all(other)]).said(["A", "B"])
-        wanted = compare(roc(good, memorized), roc(other, memorized))
         assert word in said
-        for number in (wanted.difference, *wanted.interval):
+        for number in compare(roc(good, memorized), roc(other, memorized)).interval:
             assert f"{abs(number):.2f}" in said

@@ -132,8 +132,8 @@ class _Gathering:
         if not evidence.has_ground_truth:  # the audit's own words say why
             self._tried("ground truth: memorised samples, TPR, FPR, AUC", self._no_truth)
         self._log.refresh()
-        if self._log.problem:
-            self._miss("decisions", self._log.problem)
+        if self._log.unread:
+            self._miss("decisions", self._log.unread)
         samples = evidence.member_data if include_samples else None
         if isinstance(samples, WithheldDataset):
             self._miss("samples", "they are not at hand, only their ids")

@@ -13,7 +13,7 @@ import { NO_OTHERS, TIED } from "./words.js";
 /** @typedef {import("./maths.js").Counts} Counts */
 /** @typedef {import("./maths.js").Scores} Scores */
 
-const MANY = 5000; // samples, of which each is a few pixels
+const MANY = 2000; // samples, of which each is a few pixels
 const MOST_MARKS = 40; // memorised samples that are shown one by one
 const LARGEST = 300; // pixels of a side of the ranks
 const [LEFT, TOP, BELOW] = [22, 18, 34]; // and around it
@@ -207,7 +207,7 @@ export class Compare {
     const tied = counts.some(({ flagged }) => flagged < budget) ? `. ${TIED}` : "";
     slider.value = String(budget);
     slider.setAttribute("aria-valuetext", `${whole(budget)} of ${whole(n)}`);
-    write(this.says, `${whole(budget)} of ${whole(n)}; both flag ${whole(parts[0].n)}${tied}`);
+    write(this.says, `${whole(budget)} of ${whole(n)}${tied}`);
     const each = (/** @type {keyof Counts} */ what) => counts.map((count) => whole(count[what])).join(" / ");
     const many = `${each("found")} of ${whole(this.scores[0].memorized)}${truly && ` (${truly})`}`;
     const row = (/** @type {"th" | "td"} */ kind, /** @type {(string | Node)[]} */ cells) =>

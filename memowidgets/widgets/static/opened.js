@@ -10,7 +10,7 @@ import { bytesOf, focused, html, svg, write } from "./dom.js";
 import { liraPicture, liraRange, spoken } from "./lira.js";
 import { errorText, fixed, percent, whole } from "./numbers.js";
 import { pictures } from "./pixels.js";
-import { MEMORIZED, NOT_MEMORIZED, NOUNS, ONION, PREDICTED } from "./words.js";
+import { MEMORIZED, NOT_MEMORIZED, ONION, PREDICTED } from "./words.js";
 
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Page} Page */
@@ -127,7 +127,7 @@ export class Opened {
     const memorized = isMemorized(item, page.eta);
     this.tag.hidden = !item.canary;
     write(this.tag, memorized === null ? "planted" : memorized ? "planted, and memorised" : "planted, not memorised");
-    this.why.replaceChildren(...reasons(item, page.kind, knows));
+    this.why.replaceChildren(...reasons(item, knows));
     this.why.classList.toggle("mw-reason-flagged", isFlagged(item));
     this.later.replaceChildren(...outcome(item, page.eta, knows));
     if (item.decision === "remove") this.later.append(html("p", { class: "mw-remark" }, ONION));
@@ -209,14 +209,13 @@ function isMemorized({ logLira }, eta) {
 /**
  * Says in a sentence why a sample is flagged, or why it is not: from label, model and neighbours.
  * @param {Item} item
- * @param {string} kind
  * @param {Known | null} known
  */
-function reasons(item, kind, known) {
+function reasons(item, known) {
   const flagged = isFlagged(item);
   const title = item.status === "" ? "Label and model" : flagged ? "Why it is flagged" : "Why it is not flagged";
   const near = known?.neighbours ?? [];
-  const nearest = `${near.length} nearest ${(item.text !== "" && NOUNS[kind]) || "samples"}`;
+  const nearest = `${near.length} nearest samples`;
   const same = near.filter(({ label }) => label === (item.guess || item.label)).length;
   const few = `, but ${same > 0 ? `only ${same}` : "none"} of its ${nearest} ${same > 1 ? "do" : "does"}`;
   const so = near.length === 0 ? "" : 2 * same < near.length ? few : `, and so do ${same} of its ${nearest}`;

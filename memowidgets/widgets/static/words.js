@@ -24,7 +24,6 @@ export const TABS = /** @type {Record<string, [string, string]>} */ ({
 });
 export const WITHOUT_TAB = ["left alone", "on the line"];
 
-export const NOUNS = /** @type {Record<string, string>} */ ({ image: "images", text: "texts", mcq: "questions", table: "rows" });
 export const ONION =
   "Once this sample is removed and the model trained again, others near it may be memorised that are safe now " +
   "(Carlini et al. 2022): audit again on what is left, and compare how many samples a model memorises.";

@@ -15,7 +15,7 @@ from scipy import sparse
 
 import memowidgets as mw
 from memowidgets import checks
-from memowidgets.metrics import PSMI, Mahalanobis, logit_gap, loss
+from memowidgets.metrics import PSMI, logit_gap, loss
 from memowidgets.metrics.logits import other_columns
 
 N = 90
@@ -83,8 +83,6 @@ def test_sparse_features_are_made_dense_and_their_size_is_said():
     scores = PSMI(64, random_state=0).fit(X, CODES).score_samples(X, CODES)
     with pytest.warns(UserWarning, match=size):
         np.testing.assert_array_equal(fitted.score_samples(thin, CODES), scores)
-    with pytest.warns(UserWarning, match=size):
-        Mahalanobis(3).fit(thin)
     with pytest.warns(UserWarning, match=r"representations is sparse.*0\.0 MB") as said:
         audit = mw.Audit.from_arrays(CODES, representations=thin)
     assert len(said) == 1

@@ -23,8 +23,6 @@ from tests.audit.conftest import small_audit, small_data
 
 pytestmark = pytest.mark.filterwarnings("ignore:only members of the target:UserWarning")
 
-FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "＝1", "'=1", "a;=1"]
-UGLY = ["a,b", 'say "no"', "two\nlines", "a\r\nb", "nul\0inside", "tab\there", "'tis", "", "ü🏥"]
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 likely = st.one_of(texts, st.text("'=+-@;\t\r\n\0 \",a", max_size=12))
 
@@ -52,11 +50,6 @@ def test_a_table_comes_back_as_it_was(entries):
     table = {name: Decision(*made) for name, made in entries.items()}
     assert from_csv(to_csv(table)) == table
     table = {name: Decision("relabel", note, f"={note}") for name, (_, note) in entries.items()}
-    assert from_csv(to_csv(table)) == table
-
-
-def test_each_ugly_text_comes_back_as_id_and_as_note():
-    table = {text: Decision("anonymise", text) for text in FORMULAS + UGLY}
     assert from_csv(to_csv(table)) == table
 
 

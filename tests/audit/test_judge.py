@@ -10,7 +10,6 @@ import memowidgets as mw
 from memowidgets.evaluation import roc
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
-from tests.audit.conftest import view_of
 from tests.training.small import tiny_audit, trained
 
 
@@ -173,13 +172,6 @@ def test_other_truths_and_expected_counts_have_no_such_number(recorded):
 
 
 def test_the_dashboard_says_it_too(recorded):
-    view = view_of(recorded)
-    shown = view.view("loss", "last", recorded.prediction.record.name)
-    assert shown.warnings == ()
-    expected = recorded.evaluate("loss")
-    known, n_shadows, calibrated = shown.doubt(4.0)
-    assert (known, n_shadows) == (expected.n_truly, 32)
-    np.testing.assert_array_equal(calibrated, expected.calibrated)
     dashboard = recorded.dashboard()
     assert dashboard.wait(20)
     assert dashboard._late["truly"] == "about 15 of the 35 truly"

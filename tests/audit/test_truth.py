@@ -96,17 +96,6 @@ def test_two_sixteens_of_the_recorded_audit_agree_as_measured(recorded):
     assert rho == pytest.approx(0.53, abs=0.06)  # .82 from the same shadow models
 
 
-def test_ties_share_their_mean_rank():
-    rng = np.random.default_rng(0)
-    gaps, target = rng.integers(-3, 4, (6, 300)) / 2, rng.normal(size=300)
-    members = np.argsort(rng.random((6, 300)), axis=0) < 3
-    found = of_gaps(gaps, members, target).compare_memorization()
-    assert found.values["counterfactual"].duplicated().any()
-    for row in found.spearman.itertuples():
-        expected = spearmanr(found.values[row.a], found.values[row.b]).statistic
-        assert row.rho == pytest.approx(expected)
-
-
 @pytest.mark.parametrize(("m", "size", "pairs"), [(16, 8, True), (18, 8, True), (9, 4, False)])
 def test_halves_share_no_shadow_model_and_split_no_pair(m, size, pairs):
     for seed in range(20):
@@ -201,19 +190,3 @@ def test_probabilities_from_few_shadow_models_say_so(recorded, n_shadows, warned
         audit.probability_memorized()
     assert [w.filename for w in caught] == [__file__] * warned
     assert all(str(n_shadows) in str(w.message) for w in caught)
-
-
-def test_log_lira_as_it_was_given_has_no_probability():
-    values = np.arange(20.0)
-    audit = mw.Audit.from_arrays(np.arange(20) % 2, logits=np.eye(20, 2), log_lira=values)
-    for ask in (audit.probability_memorized, lambda: audit.log_lira(variance="global")):
-        with pytest.raises(ValueError, match="probabilities and other variances need"):
-            ask()
-
-
-def test_members_of_equal_scores_are_in_one_group():
-    rng = np.random.default_rng(0)
-    values, errors, scores = 3 * rng.normal(size=300), np.ones(300), rng.integers(0, 4, 300)
-    order, found = rng.permutation(300), mw.memorization.probability_memorized
-    moved = found(values[order], errors[order], 4.0, scores[order])
-    np.testing.assert_allclose(moved, found(values, errors, 4.0, scores)[order])

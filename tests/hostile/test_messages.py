@@ -161,19 +161,12 @@ def test_after_any_value_of_any_trait_the_next_right_message_is_answered(widget)
     assert {name: getattr(widget, name) for name in widget._right} == widget._right
 
 
-@pytest.mark.parametrize(
-    ("kind", "trait", "value"),
-    [
-        ("explorer", "tau", float("inf")),
-        ("inspector", "filter", "nonsense"),
-        ("inspector", "selected", 99),
-    ],
-)
-def test_in_python_a_refused_value_is_an_error_and_what_it_was_before(kind, trait, value):
-    made = WIDGETS[kind][0]()
+@pytest.mark.parametrize(("trait", "value"), [("filter", "nonsense"), ("selected", 99)])
+def test_in_python_a_refused_value_is_an_error_and_what_it_was_before(trait, value):
+    made = inspector()
     before = getattr(made, trait)
     try:
-        with pytest.raises((traitlets.TraitError, ValueError)):
+        with pytest.raises(traitlets.TraitError):
             setattr(made, trait, value)
         with pytest.raises(traitlets.TraitError), made.hold_trait_notifications():
             setattr(made, trait, value)

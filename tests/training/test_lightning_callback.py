@@ -30,8 +30,8 @@ def lightning():
 
 
 @cache
-def classes():
-    """A module that Lightning trains with one optimizer, and one with two."""
+def kind_of_module():
+    """A module that Lightning trains."""
 
     class Module(lightning().LightningModule):
         def __init__(self):
@@ -50,27 +50,11 @@ def classes():
         def configure_optimizers(self):
             return torch.optim.AdamW(self.parameters(), lr=0.05)
 
-    class TwoOptimizers(Module):
-        def __init__(self):
-            super().__init__()
-            self.automatic_optimization = False
-
-        def training_step(self, batch, index):
-            self.manual_backward(super().training_step(batch, index))
-            for optimizer in self.optimizers():
-                optimizer.step()
-                optimizer.zero_grad()
-
-        def configure_optimizers(self):
-            return [
-                torch.optim.SGD(part.parameters(), lr=0.1) for part in (self.net[0], self.net[4])
-            ]
-
-    return Module, TwoOptimizers
+    return Module
 
 
 def new_module():
-    return classes()[0]()
+    return kind_of_module()()
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +145,8 @@ def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
 
 
 def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
-    """Lightning counts the steps of each optimizer."""
-    module = classes()[1]()
-    watch = mw.watch(module, data, tmp_path / "run", steps_per_epoch=5)
+    module = new_module()
+    watch = mw.watch(module, data, tmp_path / "run", steps_per_epoch=10)
     callback = mw.training.LightningCallback(watch, stop=False)
-    with pytest.warns(UserWarning, match="has 10 optimizer steps; .* steps_per_epoch=10 .* 5"):
+    with pytest.warns(UserWarning, match="has 5 optimizer steps; .* steps_per_epoch=5 .* 10"):
         fitted(module, data, tmp_path, callback, epochs=2)

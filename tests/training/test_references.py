@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.run import Run
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
@@ -262,22 +260,11 @@ def test_what_was_trained_before_is_not_offered_again(audit):
     assert audit.run.references_to_train(2) == per_round(audit)
 
 
-@pytest.mark.parametrize("why", ["another checkpoint", "nothing left", "no data"])
-def test_where_none_can_be_trained_the_score_is_listed_with_the_reason(audit, tmp_path, why):
+@pytest.mark.parametrize("why", ["another checkpoint", "no data"])
+def test_where_none_can_be_trained_the_score_is_listed_with_the_reason(audit, why):
     checkpoint, reason = EPOCH, f"asked at {EPOCH}"
     if why == "another checkpoint":
         checkpoint = "epoch-2"
-    elif why == "nothing left":
-        audit = mw.Audit(
-            mw.models.ConvNet(4),
-            digits_at([0, 1]),
-            tmp_path / "few",
-            TRAINING,
-            members="all",
-            held_out=None,
-        )
-        audit.train()
-        reason = "reference model 0 would train on"
     else:
         audit, reason = mw.Audit.open(audit.path), "needs the model and the data"
     view = view_of(audit)
@@ -344,12 +331,6 @@ def test_the_cost_is_said_first_and_a_cancel_keeps_what_is_finished(audit):
     assert 1 <= len(audit.run.references.files) < n
 
 
-@pytest.mark.parametrize("n", [0, -1, 1.5])
-def test_a_number_below_one_is_refused(referenced, n):
-    with pytest.raises(ValueError, match=f"number of reference models .*not {n}"):
-        referenced.run_references(n, Inline())
-
-
 LABELS = [0, 1, 0, 1]
 LOGITS = 9 * np.eye(2)[LABELS]
 
@@ -383,10 +364,3 @@ def test_gaps_of_reference_models_can_be_given(tmp_path):
 def test_gaps_that_cannot_be_are_refused(gaps, said):
     with pytest.raises(ValueError, match=said):
         mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps)
-
-
-@pytest.mark.parametrize(("models", "processes"), [(2, 1), (20, None)])
-def test_short_trainings_take_one_process(models: int, processes: int | None) -> None:
-    """A second process starts for more work than its own start."""
-    run = Namespace(seconds_of_a_reference=lambda: 0.5)
-    assert Run.processes_for_references(run, models) == processes

@@ -26,11 +26,6 @@ def small_audit(path, **changes) -> mw.Audit:
     return mw.Audit(model, data, path=path, **settings)
 
 
-def recording_at(folder, data=None) -> mw.Audit:
-    """The audit in a folder that `export` wrote."""
-    return mw.Audit.open(folder, data)
-
-
 def view_of(audit: mw.Audit) -> AuditView:
     """What the dashboard of an audit asks."""
     own = audit.run_references, audit.run_shadows, audit.decision_log

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer
@@ -65,15 +64,6 @@ def test_held_out_rows_have_no_part_in_the_encoding(finished, data):
     expected = data.fitted(design.pool).encoded()
     np.testing.assert_array_equal(finished.data.encoded(), expected)
     assert not np.allclose(data.fitted(range(len(data))).encoded()[:, 0], expected[:, 0])
-
-
-def test_it_opens_again_with_the_same_numbers(finished, data):
-    again = mw.Audit.open(finished.path, data=data, model=finished.run.model)
-    np.testing.assert_array_equal(again.data.encoded(), finished.data.encoded())
-    pd.testing.assert_series_equal(again.score("psmi"), finished.score("psmi"))
-    pd.testing.assert_series_equal(again.log_lira(), finished.log_lira())
-    as_shadow = again.as_target(3)
-    assert len(as_shadow.score("loss")) == len(as_shadow.members)
 
 
 def test_the_run_directory_has_no_text_of_a_row(finished):

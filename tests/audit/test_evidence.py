@@ -11,8 +11,8 @@ import pytest
 from torch import nn
 
 import memowidgets as mw
-from memowidgets.audit.evidence import METHODS, Need
-from memowidgets.audit.numbers.scores import is_computed, needs, score
+from memowidgets.audit.evidence import METHODS
+from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import StoreError
@@ -49,18 +49,6 @@ def test_it_is_the_same_object_until_a_file_differs(copied, tmp_path):
         last = copied.evidence
     assert [one.name for one in last.names.found] == [n for n in names if n != "epoch-2"]
     assert last.shadows.indices == indices[:-1]
-
-
-def test_a_score_says_what_it_needs_and_the_run_makes_it_before(copied):
-    record = copied.evidence.names.record(2)
-    missing = copied.evidence.missing(needs(copied.evidence, "psmi", record))
-    assert missing == [Need("pass", "epoch-2")]
-    with pytest.raises(StoreError, match="epoch-2"):
-        score(copied.evidence, "psmi", checkpoint=2)
-    copied.run.make(missing)
-    assert copied.evidence.missing(missing) == []
-    found = score(copied.evidence, "psmi", checkpoint=2)
-    np.testing.assert_array_equal(found.scores, copied.score("psmi", checkpoint=2))
 
 
 # names

@@ -232,15 +232,10 @@ def test_what_is_given_away_changes_nothing(audit):
 def test_lists_and_tensors_are_arrays():
     import torch
 
-    parts = arrays()
-    tensors = {
-        "labels": torch.from_numpy(parts["labels"]),
-        "representations": torch.from_numpy(parts["representations"]["late"]).requires_grad_(),
-        "logits": torch.from_numpy(parts["logits"]).bfloat16(),
-        "shadow_gaps": torch.from_numpy(parts["shadow_gaps"]),
-        "shadow_members": torch.from_numpy(parts["shadow_members"]),
-        "final_logits": torch.from_numpy(parts["logits"]).bfloat16(),
-    }
+    parts = arrays() | {"representations": arrays()["representations"]["late"]}
+    tensors = {name: torch.from_numpy(values) for name, values in parts.items()}
+    tensors["representations"].requires_grad_()
+    tensors |= {name: tensors[name].bfloat16() for name in ("logits", "final_logits")}
     lists = {name: tensor.tolist() for name, tensor in tensors.items()}
     one, other = mw.Audit.from_arrays(**tensors), mw.Audit.from_arrays(**lists)
     assert one.score("psmi").equals(other.score("psmi"))

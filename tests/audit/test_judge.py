@@ -163,11 +163,8 @@ def test_other_truths_and_expected_counts_have_no_such_number(recorded):
     memorized = recorded.log_lira() >= 4
     assert recorded.evaluate("psmi", truth=memorized).n_truly is None
     assert recorded.evaluate("psmi", uncertain=True).n_truly is None
-    given = mw.Audit.from_arrays(
-        recorded.labels,
-        logits=recorded.evidence.logits(recorded.evidence.names.record("final")),
-        log_lira=recorded.log_lira().to_numpy(),
-    )
+    values = np.arange(-20.0, 20.0)
+    given = mw.Audit.from_arrays([0, 1] * 20, logits=values, log_lira=values)
     assert given.evaluate("loss").n_truly is None
 
 

@@ -37,11 +37,6 @@ class Counted(Bases):
         return super().of(key, counted)
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
-
-
 def questioned(raw, lora, folder=None, *, cache=True):
     tokenizer = word_tokenizer(causal.questions())
     if folder is None:

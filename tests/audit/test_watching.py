@@ -483,25 +483,6 @@ def test_a_mean_over_padding_is_said(tmp_path):
 # Again, and after an end
 
 
-def test_the_same_training_again_keeps_its_passes(data, tmp_path):
-    def run(until=None, **changes):
-        module, watch = watching(data, tmp_path / "run", **changes)
-        seeded()
-        trained(module, data, watch=watch, until=until)
-        return watch
-
-    def stamps():
-        files = (tmp_path / "run/forward").glob("*.safetensors")
-        return {file.name: file.stat().st_mtime_ns for file in files}
-
-    first = run(until=10)
-    before, losses = stamps(), first.audit.checkpoints["median_loss"]
-    again = run()
-    assert {name: stamps()[name] for name in before} == before
-    assert again.audit.checkpoints["step"].tolist() == [0, 3, 6, 9, 12, 15, 18]
-    assert again.audit.checkpoints["median_loss"][losses.index].equals(losses)
-
-
 def test_it_goes_on_from_the_weights_of_a_checkpoint_or_after_the_steps_that_are_named(
     data, tmp_path
 ):

@@ -52,6 +52,11 @@ def finished(tmp_path_factory) -> mw.Audit:
 
 
 @pytest.fixture(scope="session")
+def recorded() -> mw.Audit:
+    return mw.open_recorded("mmlu-field-smollm2")
+
+
+@pytest.fixture(scope="session")
 def straight(tmp_path_factory) -> mw.Audit:
     """The same target trained without an interruption; tests only read it."""
     audit = small_audit(tmp_path_factory.mktemp("straight") / "run")

@@ -133,11 +133,6 @@ def test_pooled_evaluations_say_how_many_are_truly_memorised(cifar):
     assert planted.n_truly is None
 
 
-@pytest.fixture(scope="module")
-def recorded():
-    return mw.open_recorded("mmlu-field-smollm2")
-
-
 @pytest.mark.parametrize(
     ("name", "counted", "truly"),
     [

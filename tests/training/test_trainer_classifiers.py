@@ -48,9 +48,9 @@ def trainer(model, rows, tokenizer, folder, *callbacks, **changes):
     return a_trainer(model, rows, folder, *callbacks, data_collator=collate, **course)
 
 
-def make_audit(model, tokenizer, data, path, every=1, training=None, **options):
-    training = training or mw.TrainingConfig(checkpoint_every=every, precision="float32")
-    recipe = classifier(model, tokenizer, **options)
+def make_audit(model, tokenizer, data, path, every=1):
+    training = mw.TrainingConfig(checkpoint_every=every, precision="float32")
+    recipe = classifier(model, tokenizer)
     return mw.Audit(recipe, data, path, training=training, members="all", held_out=None)
 
 

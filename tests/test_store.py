@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-import memowidgets as mw
 from benchmarks.recording import PackedFile, pack
 from memowidgets.store import (
     FORMAT,
@@ -231,9 +230,6 @@ def test_what_cannot_be_a_path_is_refused(path, error, tmp_path, monkeypatch):
     for open_it in (RunDirectory, run_at):
         with pytest.raises(error, match="path"):
             open_it(path)
-    audit = mw.Audit.from_arrays([0, 1] * 10, [[0.0, 1.0], [3.0, 1.0]] * 10)
-    with pytest.raises(error, match="path"):
-        audit.report(path)
     assert list(tmp_path.iterdir()) == []
 
 

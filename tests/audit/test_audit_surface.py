@@ -53,6 +53,7 @@ from memowidgets.store import StoreError
         (lambda a: mw.Audit.open(a.path, model=3), "model of mw.models, not int"),
         (lambda a: mw.Audit.open(a.path, held_out="0.1"), "dataset of mw.data, not str"),
         (lambda a: mw.Audit.open(None), "a path must be a text or a pathlib.Path"),
+        (lambda a: begun(a, training={"epochs": 1}), "training must be a mw.TrainingConfig"),
         (lambda a: begun(a, held_out="x"), "held_out, if it is no dataset, must be a number"),
         (lambda a: begun(a, seed=-1), "seed must be a whole number from 0, not -1"),
         # models, settings and data

@@ -204,12 +204,9 @@ def by_hand(module, data, part, *, of_input):
         if of_input
         else part.register_forward_hook(lambda _m, _i, output: kept.append(output))
     )
-    modes = [(m, m.training) for m in module.modules()]
     with torch.no_grad():
         logits = module.eval()(data.tensors[0])
     hook.remove()
-    for m, mode in modes:
-        m.training = mode
     return kept[0].numpy(), logits.numpy()
 
 

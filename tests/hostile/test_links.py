@@ -57,7 +57,6 @@ USES = {
     ".shadow-models-halves.lock": one_more_shadow,
     "decisions.csv": lambda audit: audit.decisions,
     "rho.json": lambda audit: audit.prediction,
-    "shadows/0001.safetensors": lambda audit: audit.log_lira(),
 }
 
 

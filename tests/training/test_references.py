@@ -335,14 +335,6 @@ LABELS = [0, 1, 0, 1]
 LOGITS = 9 * np.eye(2)[LABELS]
 
 
-def test_an_audit_of_arrays_says_why_it_has_none():
-    arrays = mw.Audit.from_arrays(LABELS, logits=LOGITS)
-    for call in (arrays.run_references, lambda: arrays.score("reference")):
-        with pytest.raises(StoreError, match=r"arrays cannot train.*go into reference_gaps="):
-            call()
-    assert "reference" not in arrays.metrics
-
-
 def test_gaps_of_reference_models_can_be_given(tmp_path):
     gaps = np.array([[1, np.nan, 3, -4], [3, 0.5, np.nan, 0]])
     arrays = mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps, path=tmp_path)
@@ -351,16 +343,3 @@ def test_gaps_of_reference_models_can_be_given(tmp_path):
         assert audit.score("reference").tolist() == [2, 0.5, 3, -2]
     mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps + 1, path=tmp_path)
     assert mw.Audit.open(tmp_path).score("reference").tolist() == [3, 1.5, 4, -1]
-
-
-@pytest.mark.parametrize(
-    ("gaps", "said"),
-    [
-        ([[0, 1, 2, np.nan]], "NaN in every row for 1 samples, the first is '3'"),
-        ([[0, 1, 2, np.inf]], "reference_gaps must be finite: .* column 3; pass NaN"),
-        ([[0], [1], [2], [3]], r"\(n_models, 4\)"),
-    ],
-)
-def test_gaps_that_cannot_be_are_refused(gaps, said):
-    with pytest.raises(ValueError, match=said):
-        mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps)

@@ -199,6 +199,7 @@ TYPE_ERRORS = [
     ("LlamaModel", lambda _: classified(text_model("llama").model)),
     ("LlamaModel | causal", lambda _: questioned(raw=text_model("llama").model)),
     ("Linear | causal", lambda _: questioned(raw=nn.Linear(2, 2))),
+    ("lora must be a memowidgets", lambda _: questioned(lora=True)),
     ("ImageDataset", lambda _: SequenceClassifier.from_scratch(mw.data.load_digits())),
     ("TextDataset", lambda _: pictured().check_data(TEXTS)),
     ("int | AutoImageProcessor", lambda _: ImageClassifier.from_model(of_images.tiny("vit"), 3)),

@@ -150,7 +150,6 @@ def sgd(parameters):
     "make",
     [
         sgd,
-        functools.partial(torch.optim.RMSprop, lr=1e-3, centered=True),
         functools.partial(torch.optim.SGD, lr=1e-2),  # which has no state
     ],
 )

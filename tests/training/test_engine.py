@@ -20,7 +20,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from torch import nn
 
 import memowidgets as mw
 from memowidgets.models import ConvNet
@@ -255,27 +254,6 @@ def test_a_worker_with_other_code_is_named_and_refused(audit):
     with pytest.raises(StoreError, match=rf"process {os.getpid()} has memowidgets 0\.1 instead of"):
         audit.run_shadows(3, Outdated())
     assert audit.n_shadows == 1
-
-
-def network(*, bias=True):
-    def make(n_classes):
-        return nn.Sequential(nn.Flatten(), nn.Linear(64, n_classes, bias=bias))
-
-    return mw.models.TorchClassifier(make)
-
-
-def test_a_worker_compares_the_functions_of_a_job_once(tmp_path, monkeypatch):
-    audit, compared = trained(tmp_path / "run", model=network()), []
-    check = engine.check_functions
-    monkeypatch.setattr(
-        engine, "check_functions", lambda *given: (compared.append(given), check(*given))
-    )
-    audit.run_shadows(3, Inline())
-    assert len(compared) == 1
-    other = trained(tmp_path / "other", model=network(bias=False)).run.manifest["probe"]
-    monkeypatch.setattr(engine, "check_functions", lambda _, *given: check(other, *given))
-    with pytest.raises(StoreError, match="function"):
-        audit.run_shadows(4, Inline())
 
 
 # Disks, and other processes

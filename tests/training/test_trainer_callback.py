@@ -502,8 +502,6 @@ def test_audits_that_can_not_stand_for_a_trainer_are_refused(fresh, data, tokeni
     ):
         with pytest.raises(error, match=said):
             mw.training.MemorizationCallback(*given)
-    with pytest.raises(TypeError, match="lora must be a memowidgets"):
-        mw.models.CausalLM.from_model(model, tokenizer, lora=True)
 
 
 def test_other_models_are_refused(fresh, record, tokenizer):

@@ -312,41 +312,17 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     logits = module(feed(np.arange(40))).detach().numpy()
     np.testing.assert_allclose(forward_of(watch)["logits"], logits, atol=1e-5)
 
-    class Bag(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words = nn.EmbeddingBag(50, 8)
-            self.head = nn.Linear(8, 2)
-
-        def forward(self, ids, offsets):
-            return self.head(self.words(ids, offsets))
-
     def read(module, texts):
-        ids = [[len(word) for word in text.split()] for text in texts]
-        starts = np.cumsum([0, *map(len, ids[:-1])])
-        return module(torch.tensor([token for text in ids for token in text]), torch.tensor(starts))
+        return module(torch.tensor([[len(text), text.count(" ")] for text in texts]).float())
 
     texts = ["one two three" + " four" * (i % 7) for i in range(30)]
     labels = [i % 2 for i in range(30)]
     data = mw.data.TextDataset.from_texts(texts, labels, ["odd", "even"])
-    bag = Bag()
-    watch = mw.watch(bag, data, tmp_path / "texts", 4, forward=read)
-    assert watch.audit.layers == ("head.input",)
-    expected = read(bag.eval(), texts).detach().numpy()
+    module = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
+    watch = mw.watch(module, data, tmp_path / "texts", 4, forward=read)
+    assert watch.audit.layers == ("2.input",)
+    expected = read(module, texts).detach().numpy()
     np.testing.assert_allclose(forward_of(watch)["logits"], expected, atol=1e-6)
-
-
-class Rows(Dataset):
-    """A dataset of anything."""
-
-    def __init__(self, inputs, labels):
-        self.inputs, self.labels = inputs, labels
-
-    def __len__(self):
-        return len(self.labels)
-
-    def __getitem__(self, i):
-        return self.inputs(i), self.labels[i]
 
 
 class Named(nn.Module):
@@ -361,12 +337,12 @@ class Named(nn.Module):
 @pytest.mark.parametrize("kind", ["mapping", "tuple", "row that is a mapping"])
 def test_inputs_may_be_several_tensors(kind, data, tmp_path):
     x, y = data.tensors
-    if kind == "mapping":
-        rows = Rows(lambda i: {"values": x[i], "scale": torch.ones(1)}, y)
-    elif kind == "tuple":
-        rows = Rows(lambda i: (x[i], torch.ones(1)), y)
-    else:
-        rows = [{"values": x[i], "scale": torch.ones(1), "labels": y[i]} for i in range(N)]
+    inputs = [{"values": values, "scale": torch.ones(1)} for values in x]
+    rows = {
+        "mapping": list(zip(inputs, y, strict=True)),
+        "tuple": [(tuple(one.values()), label) for one, label in zip(inputs, y, strict=True)],
+        "row that is a mapping": [one | {"labels": y[i]} for i, one in enumerate(inputs)],
+    }[kind]
     module = Named()
     watch = mw.watch(module, rows, tmp_path / "run", STEPS, batch_size=7)
     with torch.no_grad():
@@ -640,7 +616,7 @@ class Stream(IterableDataset):
 def rows_with(label):
     labels = [i % CLASSES for i in range(N)]
     labels[7] = label
-    return Rows(lambda i: samples().tensors[0][i] * 0 + i, labels)
+    return [(torch.full((WIDTH,), float(i)), one) for i, one in enumerate(labels)]
 
 
 @pytest.mark.parametrize(

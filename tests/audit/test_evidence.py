@@ -61,18 +61,14 @@ def sequential(n_classes):
     )
 
 
-def named_audit(path, **changes):
-    data = mw.data.load_digits().take(np.arange(200))
-    settings = mw.TrainingConfig(epochs=2, checkpoint_every=1, lr=0.01)
-    model = mw.models.TorchClassifier(sequential)
-    made = mw.Audit(model, data, path=path, training=settings, **changes)
-    made.train()
-    return made
-
-
 @pytest.fixture(scope="module")
 def named(tmp_path_factory):
-    return named_audit(tmp_path_factory.mktemp("runs") / "sequential")
+    data = mw.data.load_digits().take(np.arange(200))
+    settings = mw.TrainingConfig(epochs=2, checkpoint_every=1, lr=0.01)
+    path = tmp_path_factory.mktemp("runs") / "sequential"
+    made = mw.Audit(mw.models.TorchClassifier(sequential), data, path, settings)
+    made.train()
+    return made
 
 
 def test_a_number_is_the_position_of_a_layer_where_modules_have_numbers_as_names(named):
@@ -99,7 +95,7 @@ def test_an_unknown_shadow_model_lists_the_others(named, tmp_path):
     assert len(named.as_target(np.int64(1)).members)
     with pytest.raises(ValueError, match="there are 2 shadow models; train 8"):
         named.shadow_curve(eta=1.0)
-    whole = named_audit(tmp_path / "all", members="all")
+    whole = trained(tmp_path / "all", members="all")
     for asks in (whole.log_lira, whole.probability_memorized, lambda: whole.as_target(0)):
         with pytest.raises(StoreError, match=r'whole pool.*members="half"') as caught:
             asks()

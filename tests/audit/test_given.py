@@ -119,7 +119,9 @@ def test_the_rest_of_the_audit_works_on_it(audit):
     found = audit.flagged(tau=0.0)
     assert set(audit.members[:10]) <= set(found.index)
     assert found.columns.tolist() == ["score", "std", "label", "guess", "p_label", "log_lira"]
-    assert audit.evaluate("psmi", truth=np.arange(N) < 10).n_memorized == 10
+    planted = audit_of(canaries=np.arange(N) < 10).evaluate("psmi", truth="canaries")
+    assert audit.evaluate("psmi", truth=np.arange(N) < 10).auc == planted.auc
+    assert planted.n_memorized == 10
 
 
 def test_there_is_one_checkpoint_by_all_its_names(audit):

@@ -1,7 +1,13 @@
-"""Fixtures that any test may use: a browser, a JupyterLab, Node; and where shadows are trained."""
+"""Fixtures that any test may use: a browser, a JupyterLab, Node; what all tests have around them.
+
+No test asks another machine for anything, and shadow models are trained in a thread.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import socket
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -49,3 +55,37 @@ def _one_thread_trains_shadows() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ShadowSet, "fill", fill_in_a_thread)
         yield
+
+
+ASKED: list[str] = []  # what a test has asked for elsewhere
+
+
+def _is_here(host: object) -> bool:
+    try:
+        return host in HERE or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+HERE = (None, "", "localhost", socket.gethostname())
+
+
+def _guard(event: str, args: tuple) -> None:
+    """Refuse to look up a name or to connect, of another machine."""
+    is_connection = event == "socket.connect" and isinstance(args[1], tuple)
+    if is_connection or event == "socket.getaddrinfo":
+        host = args[1][0] if is_connection else args[0]
+        if not _is_here(host):
+            ASKED.append(host)
+            raise OSError(f"{host} is elsewhere")
+
+
+sys.addaudithook(_guard)
+
+
+@pytest.fixture(autouse=True)
+def _no_request() -> Iterator[None]:
+    """A request is a failure also where a library goes on without an answer."""
+    yield
+    asked, ASKED[:] = [*ASKED], []
+    assert not asked, "a request left this machine"

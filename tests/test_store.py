@@ -7,14 +7,11 @@ import json
 import multiprocessing
 import os
 import shutil
-import stat
-from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-import memowidgets as mw
 from benchmarks.recording import PackedFile, pack
 from memowidgets.store import (
     FORMAT,
@@ -44,13 +41,6 @@ def test_tensors_come_back_memory_mapped_as_they_were(run, dtype):
     np.testing.assert_array_equal(kept["x"], array)
     assert (kept["empty"].shape, kept["one"].shape) == ((0, 4), ())
     np.testing.assert_array_equal(load_file(run.path / "forward/a.safetensors")["x"], array)
-
-
-def test_only_the_owner_can_read(run):
-    run.write_tensors("scores/x", {"x": np.ones(1)})
-    assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
-    assert stat.S_IMODE((run.path / "scores").stat().st_mode) == 0o700
-    assert stat.S_IMODE((run.path / "scores/x.safetensors").stat().st_mode) == 0o600
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
@@ -150,18 +140,12 @@ def test_manifests_that_cannot_be_trusted_are_refused(run):
 
 
 def test_broken_tensors_are_refused(run):
-    (run.path / "x.safetensors").write_bytes(b"123")
-    with pytest.raises(StoreError, match=r"x\.safetensors is broken"):
+    run.write_tensors("x", {"x": np.ones(100)})
+    whole = (run.path / "x.safetensors").read_bytes()
+    (run.path / "x.safetensors").write_bytes(whole[:-1])
+    with pytest.raises(StoreError, match=r"x\.safetensors is broken.*delete it and call again"):
         run.read_tensors("x")
-    run.write_tensors("z", {"x": np.ones(100)})
-    whole = (run.path / "z.safetensors").read_bytes()
-    (run.path / "z.safetensors").write_bytes(whole[:-1])
-    with pytest.raises(StoreError, match=r"z\.safetensors is broken"):
-        run.read_tensors("z")
-    (run.path / "y.safetensors").write_bytes(b"\xff" * 64)
-    with pytest.raises(StoreError, match=r"y\.safetensors is broken.*delete it and call again"):
-        run.read_tensors("y")
-    assert not run.has("y")
+    assert not run.has("x")
 
 
 def test_a_file_that_was_replaced_is_read_anew(run):
@@ -197,11 +181,7 @@ def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
         assert not run.has("forward/a")
     made = run.read_tensors("forward/a", "w")
     assert made.metadata == {"k": "v"}
-    assert {name: made[name].dtype.str for name in made} == {
-        "losses": "<f4",
-        "layer.1": "<f4",
-        "logits": "<f4",
-    }
+    assert {made[name].dtype.str for name in made} == {"<f4"}
     assert made["logits"].tolist() == [4, 4]
     assert made["losses"].tolist() == [1, 2, 3]
     assert made["layer.1"].tolist() == [[7, 7], [0, 0], [7, 7]]
@@ -250,26 +230,7 @@ def test_what_cannot_be_a_path_is_refused(path, error, tmp_path, monkeypatch):
     for open_it in (RunDirectory, run_at):
         with pytest.raises(error, match="path"):
             open_it(path)
-    audit = mw.Audit.from_arrays([0, 1] * 10, [[0.0, 1.0], [3.0, 1.0]] * 10)
-    with pytest.raises(error, match="path"):
-        audit.report(path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_state_of_a_recordings_files_changes_when_it_is_replaced(tmp_path):
-    shipped = Path(mw.__file__).parent / "audit" / "recordings" / "digits"
-    folder = shutil.copytree(shipped, tmp_path / "digits")
-    recording = run_at(folder)
-    recording.hold(recording.read_manifest())
-    name = f"forward/{recording.names('forward')[0]}"
-    before = recording.state(name)
-    assert before
-    assert recording.state("forward/none") == ()
-    (folder / "recording.safetensors").rename(tmp_path / "old")
-    shutil.copy(tmp_path / "old", folder / "recording.safetensors")
-    assert recording.state(name) != before
-    (folder / "recording.safetensors").unlink()
-    assert recording.state(name) == ()
 
 
 def test_what_does_not_belong_in_its_place_is_refused(run):

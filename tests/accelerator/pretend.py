@@ -23,9 +23,6 @@ import torch
 
 NAME = "pretend"
 _COPIES = {"aten::_to_copy", "aten::copy_", "aten::_copy_from"}
-_IN_BFLOAT16 = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "conv2d")
-_IN_BFLOAT16 += ("scaled_dot_product_attention",)
-_IN_FLOAT32 = ("cross_entropy_loss", "softmax.int", "log_softmax.int", "layer_norm")
 # Their gradients raise on CUDA. Here they do: an error in a backward pass would end the process.
 _NOT_DETERMINISTIC = ("aten::_adaptive_avg_pool2d", "aten::avg_pool3d", "aten::grid_sampler_2d")
 _FACTORIES = ("empty.memory_format", "empty_strided.default", "_to_copy.default")
@@ -266,36 +263,7 @@ def register() -> list[torch.library.Library]:
         packet, overload = name.split(".")
         operation = getattr(getattr(torch.ops.aten, packet), overload)
         factories.impl(name.removesuffix(".default"), _starting(operation), "PrivateUse1")
-    return [fallback, factories, *_autocast()]  # alive as long as the process
-
-
-def _autocast() -> list[torch.library.Library]:
-    """Let autocast do products in bfloat16 and what sums many numbers in float32, as on CUDA."""
-    others = torch.library.Library("_", "IMPL")
-    others.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
-    some = torch.library.Library("aten", "IMPL")
-    for names, low in ((_IN_BFLOAT16, True), (_IN_FLOAT32, False)):
-        for name in names:
-            packet, _, overload = name.partition(".")
-            operation = getattr(getattr(torch.ops.aten, packet), overload or "default")
-            some.impl(name, _casting(operation, low=low), "AutocastPrivateUse1")
-    return [others, some]
-
-
-def _casting(operation, *, low: bool) -> Callable:
-    outside = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
-
-    def cast(value):
-        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-            return value
-        return value.to(torch.get_autocast_dtype(NAME) if low else torch.float32)
-
-    def call(*args, **kwargs):
-        with torch._C._ExcludeDispatchKeyGuard(outside):
-            args, kwargs = _changed(cast, args), _changed(cast, kwargs)
-            return operation(*args, **kwargs)
-
-    return call
+    return [fallback, factories]  # alive as long as the process
 
 
 def _starting(operation) -> Callable:

@@ -6,21 +6,15 @@ import functools
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageClassification,
-    ViTImageProcessorPil,
-)
 
 import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
+from tests.models import test_causal_lm as of_questions
+from tests.models import test_image_classifier as of_images
 
 N = 48
-_SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-_IMAGES = {"image_size": 8, "patch_size": 4, "num_channels": 1, "intermediate_size": 32}
+_SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
 _WORDS = np.array(["mild", "wet", "cold", "dry", "warm", "far", "near", "old", "new", "thin"])
 
 
@@ -63,19 +57,12 @@ def of_rows(n_classes: int, n_features: int) -> nn.Module:
 
 
 def language_model(data, **changes):
-    torch.manual_seed(0)
-    sizes = {**_SMALL, "intermediate_size": 32, "max_position_embeddings": 256, **changes}
-    config = AutoConfig.for_model(
-        "llama", vocab_size=len(word_tokenizer(data)), pad_token_id=0, bos_token_id=None,
-        eos_token_id=None, **sizes,
-    )  # fmt: skip
-    return AutoModelForCausalLM.from_config(config)
+    return of_questions.tiny("llama", len(word_tokenizer(data)), **_SMALL | changes)
 
 
 def image_model(n_classes=10):
-    torch.manual_seed(0)
-    config = AutoConfig.for_model("vit", num_labels=n_classes, **_SMALL, **_IMAGES)
-    return AutoModelForImageClassification.from_config(config)
+    small = {"num_labels": n_classes, "image_size": 8, "patch_size": 4, "num_channels": 1}
+    return of_images.tiny("vit", **_SMALL | small)
 
 
 def _with_lora(data, **lora):
@@ -85,8 +72,8 @@ def _with_lora(data, **lora):
 
 
 def _of_images(data):
-    processor = ViTImageProcessorPil(do_resize=False, image_mean=[0.5], image_std=[0.5])
-    return mw.models.ImageClassifier.from_model(image_model(), processor)
+    processor = of_images.processor(do_resize=False, image_mean=[0.5], image_std=[0.5])
+    return of_images.classifier(image_model(), of=processor)
 
 
 RECIPES = {

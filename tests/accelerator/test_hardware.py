@@ -14,7 +14,6 @@ from torch import nn
 from transformers import Trainer, TrainingArguments
 
 import memowidgets as mw
-from memowidgets.audit.runs.identity import run_digest
 from memowidgets.models.device import DeviceError, device_status, resolve_device, working_on
 from memowidgets.progress import Progress
 from memowidgets.training import engine
@@ -22,7 +21,7 @@ from memowidgets.training.passes import Capture
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.training.small import Inline, assert_same
-from tests.training.test_trainer_callback import collate, script_rows
+from tests.training.test_trainer_callback import collate, make_audit, script_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*guess.*:UserWarning")
 
@@ -77,19 +76,6 @@ def test_each_process_stays_on_a_device_of_its_own(
     assert len({pid for pid, _ in of_workers}) == 2
     assert sorted(index for _, index in of_workers) == ["0", "1"]
     assert_same(of_the_cpu, made, atol=1e-6)
-
-
-def test_a_run_of_the_second_device_goes_on_where_there_is_one(
-    of_the_cpu, device, hardware, tmp_path
-):
-    hardware.count = 2
-    audit("ConvNet", tmp_path / "run", f"{device}:1").train(stop_at_drop=1e-9)
-    assert hardware.seen >= {1}
-    hardware.count = 1
-    resumed = audit("ConvNet", tmp_path / "run", device)
-    assert len(resumed.checkpoints) == 2
-    resumed.train()
-    assert_trained_alike(resumed, of_the_cpu)
 
 
 def test_a_batch_that_does_not_fit_is_named_with_what_to_make_smaller(
@@ -222,23 +208,9 @@ class Wrong(nn.Module):
         return x + torch.ones(3, device=x.device) if self.training else x
 
 
-def test_bfloat16_is_recorded_and_near(device, tmp_path):
-    made = [audit("CausalLM", tmp_path / of, of, "bfloat16") for of in ("cpu", device)]
-    for one in made:
-        one.train()
-    assert {record.precision for one in made for record in one.evidence.names.found} == {"bfloat16"}
-    assert made[1].evidence.names.found[0].train_loss > 0
-    np.testing.assert_allclose(losses(made[0]), losses(made[1]), atol=0.05)
-    assert np.isfinite(made[1].score("psmi", checkpoint="final")).all()
-
-
-def test_a_fork_on_the_device_is_that_of_the_cpu(of_the_cpu, device, tmp_path):
-    forks = []
-    for one in (of_the_cpu, on_the_device(of_the_cpu, device, tmp_path / "run")):
-        forks.append(one.fork(tmp_path / one.run.device, data=one.data, start="prediction"))
-        forks[-1].train()
-        assert forks[-1].run.device == one.run.device
-    assert_trained_alike(*forks)
+def test_autocast_is_that_of_the_device(device):
+    context = mw.models.ConvNet(4).autocast(torch.device(device), "bfloat16")
+    assert (context.device, context.fast_dtype) == (device, torch.bfloat16)
 
 
 def watched(path, on):
@@ -282,16 +254,7 @@ def by_a_trainer(path, on, monkeypatch):
     """What a Trainer and the callback make of a model, on a device."""
     data = recipes.questions()
     module, tokenizer = recipes.language_model(data), recipes.word_tokenizer(data)
-    model = mw.models.CausalLM.from_model(module, tokenizer)
-    made = mw.Audit(
-        model,
-        data,
-        path=path,
-        training=mw.TrainingConfig(epochs=2, checkpoint_every=1),
-        members="all",
-        held_out=None,
-        device="cpu",
-    )
+    made = make_audit(module, tokenizer, data, path, device="cpu")
     callback = mw.training.MemorizationCallback(made, stop_at_drop=None)
     settings = {"output_dir": str(path), "num_train_epochs": 2, "learning_rate": 0.1}
     # AdamW's first steps have one size, and only the rounding of some signs
@@ -384,17 +347,6 @@ def test_pooling_that_is_deterministic_on_the_device_is_that_of_torch(shape, dev
         found.append((y.detach().cpu(), x.grad.cpu()))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_a_run_says_whether_it_is_deterministic(of_the_cpu, device, tmp_path):
-    plain = audit("ConvNet", tmp_path / "plain", device).run.manifest
-    exact = audit("ConvNet", tmp_path / "exact", device, deterministic=True).run.manifest
-    at_home = of_the_cpu.run.manifest
-    assert "deterministic" not in plain["training"]
-    assert exact["training"]["deterministic"] is True
-    assert run_digest(plain) == run_digest(at_home) != run_digest(exact)
-    with pytest.raises(ValueError, match="deterministic is False there and True here"):
-        audit("ConvNet", tmp_path / "plain", device, deterministic=True)
 
 
 def test_psmi_runs_on_the_device(of_the_cpu, device, tmp_path, monkeypatch):

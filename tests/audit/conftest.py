@@ -26,11 +26,6 @@ def small_audit(path, **changes) -> mw.Audit:
     return mw.Audit(model, data, path=path, **settings)
 
 
-def recording_at(folder, data=None) -> mw.Audit:
-    """The audit in a folder that `export` wrote."""
-    return mw.Audit.open(folder, data)
-
-
 def view_of(audit: mw.Audit) -> AuditView:
     """What the dashboard of an audit asks."""
     own = audit.run_references, audit.run_shadows, audit.decision_log
@@ -54,6 +49,11 @@ def finished(tmp_path_factory) -> mw.Audit:
     copy = tmp_path_factory.mktemp("audit") / "run"
     shutil.copytree(made / "run", copy)
     return mw.Audit.open(copy, data=small_data(), model=mw.models.ConvNet(16), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def recorded() -> mw.Audit:
+    return mw.open_recorded("mmlu-field-smollm2")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ import torch
 
 import memowidgets as mw
 from memowidgets.store import StoreError
-from memowidgets.training.learner import Learner
 from tests.audit.conftest import small_audit, small_data
 
 
@@ -61,20 +60,6 @@ def test_accumulated_batches_train_like_one_of_their_size(tmp_path):
         audit.train()
     losses = [audit.checkpoints["train_loss"] for audit in (whole, parts)]
     np.testing.assert_allclose(*losses, rtol=1e-3)
-
-
-def test_captured_layers_are_what_the_module_computes(finished):
-    recipe = finished.run.recipe()
-    learner = Learner(recipe, finished.run.design.members, 0)
-    learner.load_weights(finished.run.run.read_tensors("checkpoints/epoch-2/weights"))
-    module = learner.module.eval()
-    feed = recipe.model.feeder(recipe.data, torch.device("cpu"))
-    with torch.no_grad():
-        hidden = module[:3](feed(finished.run.design.members))
-        logits = module(feed(finished.run.design.members))
-    made = finished.run.forward(finished.evidence.names.record(2))
-    np.testing.assert_allclose(made["layer.hidden"], hidden.numpy(), atol=1e-5)
-    np.testing.assert_allclose(made["logits"], logits.numpy(), atol=1e-4)
 
 
 def test_evaluation_takes_log_lira_canaries_or_a_mask_or_values_by_id(finished):

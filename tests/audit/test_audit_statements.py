@@ -15,7 +15,6 @@ from memowidgets.decisions import DecisionLog
 from memowidgets.metrics import PSMI
 from memowidgets.metrics.psmi import KNOWS_NO_LABELS
 from memowidgets.models import ConvNet
-from tests.audit.conftest import recording_at
 from tests.training.small import TRAINING, tiny_audit, trained
 
 ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
@@ -33,7 +32,7 @@ def audit(tmp_path_factory):
 def recording(audit, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recordings") / "digits"
     export(audit.path, folder, ABOUT, {})
-    return recording_at(folder)
+    return mw.Audit.open(folder)
 
 
 # Decisions
@@ -127,6 +126,6 @@ def test_a_reopened_run_still_says_that_representations_know_no_labels(tmp_path,
     export(path, tmp_path / "recording", ABOUT, {})
     monkeypatch.setattr(PSMI, "fit", lambda *_: pytest.fail("PSMI was computed again"))
     again = [mw.Audit.open(path, data=data), mw.Audit.open(path)]
-    for audit in (first, *again, recording_at(tmp_path / "recording")):
+    for audit in (first, *again, mw.Audit.open(tmp_path / "recording")):
         with pytest.warns(UserWarning, match=KNOWS_NO_LABELS):
             audit.flagged("psmi", checkpoint="epoch-0")

@@ -36,8 +36,8 @@ from memowidgets.store import StoreError
         (lambda a: a.evaluate("psmi", eta="4"), "eta must be a number.*not '4'"),
         (lambda a: a.figures(etas=4.0), "etas must be several values.*not 4.0"),
         (lambda a: a.figures(etas=["x"]), "an eta must be a finite number, not 'x'"),
-        (lambda a: a.train(stop_at_drop=95), "share between 0 and 1, such as 0.95, not 95"),
         (lambda a: a.run_shadows(0), "from 1, not 0"),
+        (lambda a: a.run_references(0), "number of reference models .*not 0"),
         (lambda a: a.run_shadows(21.5), "not 21.5"),
         (lambda a: a.run_shadows(21, processes=-1), "processes must be a whole number from 1"),
         (lambda a: a.shadow_curve("loss", repeats=0), "repeats must be a whole number from 1"),
@@ -60,10 +60,6 @@ from memowidgets.store import StoreError
         (lambda _: mw.TrainingConfig(milestones=0.5), "milestones must be several values"),
         (lambda _: mw.models.TorchClassifier(print, layers="fc"), "layers must be several values"),
         (lambda _: mw.models.LoRA(layers=4), r"unknown layers 4; valid: .*top:8"),
-        (lambda _: mw.models.LoRA(r="8"), "r must be a whole number from 1, not '8'"),
-        (lambda _: mw.models.WideResNet("x"), "depth must be a whole number from 10"),
-        (lambda _: mw.data.make_mcqs(n="x"), "the number of patients, .*not 'x'"),
-        (lambda _: mw.data.load_digits(canaries=None), "canaries, a share, .*not None"),
     ],
 )  # fmt: skip
 def test_a_slip_gets_a_sentence(finished, call, message):

@@ -10,13 +10,12 @@ import pytest
 import torch
 
 import memowidgets as mw
-from memowidgets.audit.runs.identity import (
-    read_manifest,
-)
+from memowidgets.audit.runs.identity import read_manifest
 from memowidgets.models import device as device_room
 from memowidgets.store import StoreError, run_at
 from tests.audit import conftest
 from tests.hostile import forged
+from tests.training.small import tiny_audit, tiny_data
 
 BOTH = ["float32", "bfloat16"]
 
@@ -35,18 +34,13 @@ def other(precision):
     return BOTH[1 - BOTH.index(precision)]
 
 
-def small_data():
-    return mw.data.load_digits().take(range(120)).with_canaries(12, seed=0)
-
-
-def audit_at(path, precision="auto", **changes):
+def audit_at(path, precision="auto"):
     training = mw.TrainingConfig(epochs=2, batch_size=16, precision=precision)
-    settings = {"training": training, "device": "cpu"} | changes
-    return mw.Audit(mw.models.ConvNet(4), small_data(), path=path, **settings)
+    return tiny_audit(path, training=training)
 
 
 def opened(path):
-    return mw.Audit.open(path, data=small_data(), device="cpu")
+    return mw.Audit.open(path, data=tiny_data(), device="cpu")
 
 
 def manifest_of(path):

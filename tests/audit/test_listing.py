@@ -24,23 +24,17 @@ def texts() -> mw.data.TextDataset:
 
 
 def table() -> mw.data.TableDataset:
-    frame = pd.DataFrame(
-        {
-            "score": np.arange(N) * 1.0,
-            "town": ["Bern", "Thun"] * (N // 2),
-            "y": ["a", "b"] * (N // 2),
-        }
-    )
-    return mw.data.TableDataset.from_frame(frame, label="y")
+    columns = {"score": np.arange(N) * 1.0, "town": ["Bern", "Thun"] * 6, "y": ["a", "b"] * 6}
+    return mw.data.TableDataset.from_frame(pd.DataFrame(columns), label="y")
 
 
-def of_arrays(data, **more) -> mw.Audit:
+def of_arrays(data) -> mw.Audit:
     gaps = np.array([-6.0, -5.0, *range(1, N - 1)])
     logits = np.zeros((N, 2))
     logits[np.arange(N), data.labels] = gaps
     return mw.Audit.from_arrays(
         labels=data.labels, logits=logits, log_lira=-gaps, ids=data.ids, samples=data,
-        class_names=data.class_names, **more,
+        class_names=data.class_names,
     )  # fmt: skip
 
 
@@ -79,15 +73,8 @@ def test_a_file_has_samples_only_if_asked_for(audit, tmp_path, suffix):
     assert path.stat().st_mode & 0o077 == 0
     with pytest.raises(FileExistsError, match=f"a.{suffix}"):
         audit.export(path, "logit_gap")
-    audit.export(
-        path,
-        "logit_gap",
-        tau=-4.0,
-        eta=-1.5,
-        all_members=True,
-        include_samples=True,
-        overwrite=True,
-    )
+    everything = {"all_members": True, "include_samples": True, "overwrite": True}
+    audit.export(path, "logit_gap", tau=-4.0, eta=-1.5, **everything)
     rows = rows_of(path)
     assert len(rows) == N
     assert {row["status"] for row in rows} == {"found", "missed", "left alone"}

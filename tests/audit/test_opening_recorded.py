@@ -13,7 +13,6 @@ from benchmarks.recorded import METRICS, readable, tables
 from benchmarks.recording import export
 from memowidgets.audit.runs import opening
 from memowidgets.store import NotThereError, RunDirectory, StoreError
-from tests.audit.conftest import recording_at
 from tests.training.small import Inline
 
 PAGE = Path(__file__).parents[2] / "docs" / "recordings.md"
@@ -63,7 +62,7 @@ def test_the_run_itself_opens_with_data_and_model_made_again_and_holds_no_questi
 
 
 def test_all_numbers_come_back(audit, folder):
-    again = recording_at(folder)
+    again = mw.Audit.open(folder)
     assert again.recording == ABOUT
     assert again.members.tolist() == audit.members.tolist()
     assert again.checkpoints.equals(audit.checkpoints)
@@ -78,7 +77,7 @@ def test_all_numbers_come_back(audit, folder):
 
 def test_what_the_model_answers_comes_back_without_the_logits(audit, folder):
     """The loss of a language model is of all tokens, so it does not tell the probability."""
-    again = recording_at(folder)
+    again = mw.Audit.open(folder)
     for checkpoint in ("epoch-1", "prediction", "final"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it has not learned much
@@ -122,11 +121,11 @@ def test_a_damaged_recording_is_refused(audit, folder, tmp_path, damage):
     else:
         file.unlink()
     with pytest.raises(StoreError, match=r"\.safetensors"):
-        recording_at(tmp_path / "wards").log_lira()
+        mw.Audit.open(tmp_path / "wards").log_lira()
 
 
 def test_hidden_states_are_there_where_they_were_kept(audit, folder):
-    again = recording_at(folder)
+    again = mw.Audit.open(folder)
 
     def norm(representation, _logits, _labels):
         return -np.linalg.norm(representation, axis=1)
@@ -143,7 +142,7 @@ def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_
     eta = float(audit.as_target(0).log_lira().median())
     pooled = {m: audit.evaluate_pooled(m, eta=eta) for m in ("psmi", "loss", "logit_gap")}
     export(audit.path, tmp_path / "both", ABOUT, ())
-    again = recording_at(tmp_path / "both")
+    again = mw.Audit.open(tmp_path / "both")
     assert again.shadow_sets == audit.shadow_sets
     for metric, found in pooled.items():
         ours = again.evaluate_pooled(metric, eta=eta)
@@ -164,9 +163,9 @@ def test_other_samples_need_the_data(audit, data, folder, tmp_path, monkeypatch)
     with monkeypatch.context() as patched:  # as of data that the package cannot generate
         patched.delitem(opening._DATA, "make_mcqs")
         export(audit.path, tmp_path / "wards", ABOUT)
-    with_data = recording_at(tmp_path / "wards", data)
+    with_data = mw.Audit.open(tmp_path / "wards", data)
     assert with_data.member_data[0].question in data.questions
-    without = recording_at(tmp_path / "wards")
+    without = mw.Audit.open(tmp_path / "wards")
     assert without.member_data[0].hint == f"data={ABOUT['data']}"
 
 
@@ -183,19 +182,18 @@ def test_samples_of_another_generator_are_not_shown(data, folder, monkeypatch, o
         return changed
 
     monkeypatch.setitem(opening._DATA, "make_mcqs", make)
-    for opened in (recording_at, mw.Audit.open):
-        assert opened(folder).member_data[0].hint == f"data={ABOUT['data']}"
+    assert mw.Audit.open(folder).member_data[0].hint == f"data={ABOUT['data']}"
 
 
 def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, folder):
     everything = data.take(np.random.default_rng(0).permutation(len(data)))
-    assert recording_at(folder, everything).data.ids.tolist() == data.ids.tolist()
+    assert mw.Audit.open(folder, everything).data.ids.tolist() == data.ids.tolist()
     with pytest.raises(ValueError, match="its data have 80 samples, these 10"):
-        recording_at(folder, data.take(np.arange(10)))
+        mw.Audit.open(folder, data.take(np.arange(10)))
     with pytest.raises(ValueError, match="unknown recorded audit 'nothing'; there are"):
         mw.open_recorded("nothing")
     with pytest.raises(ValueError, match="these are not the data"):
-        recording_at(folder, mw.data.make_mcqs(80, seed=6))
+        mw.Audit.open(folder, mw.data.make_mcqs(80, seed=6))
 
 
 @pytest.mark.slow
@@ -248,4 +246,4 @@ def test_a_recording_shows_its_samples_and_says_what_its_page_says(name, make):
 )
 def test_what_needs_weights_is_not_advised(folder, work, said):
     with pytest.raises(StoreError, match=f"holds numbers, .* so it {said}.*make an audit"):
-        work(recording_at(folder))
+        work(mw.Audit.open(folder))

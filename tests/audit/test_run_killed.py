@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
-import sys
 import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from safetensors.numpy import load_file
 
@@ -39,14 +37,6 @@ def train(path: Path, epochs: int) -> None:
     audit_of(path, epochs).train()
 
 
-def train_and_fill(path: Path, said: Path, epochs: int, processes: int, n: int = 8) -> None:
-    """What a user's script does; what goes wrong is written to a file."""
-    sys.stderr = said.open("w")  # the end of the process closes it
-    audit = audit_of(path, epochs)
-    audit.train()
-    audit.run_shadows(n, processes=processes)
-
-
 def audit_of(path: Path, epochs: int):
     return small_audit(path, training=mw.TrainingConfig(epochs=epochs, batch_size=8))
 
@@ -57,14 +47,6 @@ def wait_for(condition, process, seconds: float = 200) -> None:
         assert process.exitcode is None, "it ended before it was killed; stderr says why"
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.002)
-
-
-def workers_of(process) -> list[psutil.Process]:
-    return [
-        child
-        for child in psutil.Process(process.pid).children()
-        if "resource_tracker" not in " ".join(child.cmdline())
-    ]
 
 
 def same_files(a: Path, b: Path, pattern: str) -> None:
@@ -92,47 +74,6 @@ def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
     same_files(Path(undisturbed.path), killed, "checkpoints/*/weights.safetensors")
     assert resumed.checkpoints.equals(undisturbed.checkpoints)
     assert len(list(killed.glob("checkpoints/*/resume.safetensors"))) == 1
-
-
-@pytest.mark.slow
-def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(tmp_path):
-    rng, killed, said = np.random.default_rng(0), tmp_path / "killed", tmp_path / "said"
-    audit_of(killed, 2).train()
-    shutil.copytree(killed, tmp_path / "straight")
-    whole: dict[Path, bytes] = {}
-    for victims in ("parent", "workers", "all", "parent"):
-        process = forked(train_and_fill, killed, said, 2, 2, 1000)
-        wanted = len(whole) + int(rng.integers(1, 4))
-        wait_for(lambda n=wanted: len(finished(killed)) >= n, process)
-        time.sleep(rng.uniform(0, 0.2))
-        workers = workers_of(process)
-        for worker in workers * (victims in ("workers", "all")):
-            worker.kill()
-        if victims == "workers":
-            process.join(90)
-            assert process.exitcode == 1
-            assert "shadow models are kept; call run_shadows again" in said.read_text()
-        process.kill()
-        process.join()
-        assert not psutil.wait_procs(workers, timeout=30)[1], "workers outlive their parent"
-        found = finished(killed)
-        assert whole.items() <= found.items(), "a finished shadow model was lost or made again"
-        whole = found
-    audits = audit_of(killed, 2), audit_of(tmp_path / "straight", 2)
-    for audit in audits:
-        audit.run_shadows(len(whole) + 2, Inline())
-    same_shadows(*audits)
-
-
-def same_shadows(*audits: mw.Audit) -> None:
-    one, other = (audit.evidence.shadows.read("epoch-2") for audit in audits)
-    np.testing.assert_array_equal(one.members, other.members)
-    np.testing.assert_array_equal(one.gaps, other.gaps)
-
-
-def finished(path: Path) -> dict[Path, bytes]:
-    """The shadow models that are there."""
-    return {file: file.read_bytes() for file in (path / "shadows").glob("[0-9]*.safetensors")}
 
 
 def train_references(path: Path, n: int) -> None:
@@ -178,12 +119,6 @@ def test_cancel_keeps_what_is_finished(tmp_path):
 
 
 def test_two_processes_cannot_train_one_target(tmp_path):
-    process = forked(train, tmp_path, 400)
-    try:
-        wait_for((tmp_path / "checkpoints/epoch-1/record.json").exists, process)
-        audit = audit_of(tmp_path, 400)
-        with pytest.raises(StoreError, match="another process is working on the checkpoints"):
-            audit.train()
-    finally:
-        process.kill()
-        process.join()
+    said = pytest.raises(StoreError, match="another process is working on the checkpoints")
+    with audit_of(tmp_path, 4).run.run.lock("checkpoints"), said:
+        audit_of(tmp_path, 4).train()

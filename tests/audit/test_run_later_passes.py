@@ -236,27 +236,3 @@ def test_losses_that_were_made_elsewhere_are_no_measure(audit, user, monkeypatch
     monkeypatch.setattr(user, "SCALE", 1.002)
     with pytest.raises(StoreError, match="nats"):
         DOORS["other rows"](audit)
-
-
-def test_another_template_of_a_tokenizer_makes_no_pass(tmp_path):
-    from tokenizers.processors import TemplateProcessing
-
-    texts = ["a fine day", "a poor day", "what a fine song", "a poor film"] * 15
-    data = mw.data.TextDataset.from_texts(texts, [1, 0, 1, 0] * 15, ["bad", "good"])
-    model = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16)
-    training = mw.TrainingConfig(epochs=2)
-    audit = mw.Audit(model, data, tmp_path / "run", training, device="cpu")
-    audit.train()
-    audit.run.loaded.drop()
-    tokenizer = model._reader.backend_tokenizer
-    tokenizer.post_processor = TemplateProcessing(single="fine $A", special_tokens=[("fine", 3)])
-    expected = audit.run.gaps_of(at(audit, 1), audit.run.design.pool)  # of tokens that it keeps
-    model._seen.data.clear()
-    audit.run.loaded.drop()
-    for name in ("a pass", "other rows", "the pool"):
-        with pytest.raises(StoreError, match=r"epoch-1 of .* nats"):
-            DOORS[name](audit)
-    tokenizer.post_processor = None
-    model._seen.data.clear()
-    audit.run.loaded.drop()
-    np.testing.assert_array_equal(audit.run.gaps_of(at(audit, 1), audit.run.design.pool), expected)

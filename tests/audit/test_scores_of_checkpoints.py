@@ -13,7 +13,7 @@ from memowidgets.evaluation import below_class
 from memowidgets.store import NotThereError, StoreError, run_at
 from memowidgets.training.checkpoint import outputs_of
 from memowidgets.training.learner import Learner
-from tests.audit.conftest import small_audit, small_data, view_of
+from tests.audit.conftest import small_audit, small_data
 from tests.training.small import Inline
 
 MEANS = ("csl", "psmi_mean", "psmi+csl")
@@ -87,26 +87,6 @@ def test_losses_of_other_weights_are_not_used(finished, tmp_path):
     with pytest.warns(UserWarning, match=r"epoch-2.*not used, and made again"):
         found = again.score("csl", checkpoint=3)
     assert found.equals(finished.score("csl", checkpoint=3))
-
-
-def test_a_mean_that_is_not_defined_is_a_sentence_and_has_no_place_among_all_scores(finished):
-    dashboard = finished.dashboard()
-
-    def compute():
-        dashboard.compute()
-        dashboard.wait(60)
-
-    dashboard.checkpoint = "epoch-1"
-    compute()
-    dashboard.comparing = [{"checkpoint": "epoch-1", "layer": dashboard.layer, "metric": "loss"}]
-    compute()
-    areas = {row["name"]: row["auc"] for row in dashboard._compared["areas"]}
-    assert areas["Log-probability"]
-    assert areas["Mean log-probability"] is None
-    dashboard.metric = "csl"
-    compute()
-    assert "needs two" in dashboard._message["text"]
-    dashboard.close()
 
 
 def test_they_are_there_from_the_second_checkpoint_on(finished):
@@ -194,20 +174,3 @@ def test_flagged_by_share_and_by_class(arrays):
     assert set(of_class.index) == set(scores.index[below_class(scores, arrays.labels)])
     assert len(arrays.flagged("loss", tau=-1.0)) == (scores <= -1.0).sum()
     assert set(arrays.flagged("logit_gap").index) == set(gaps.index[gaps <= 0])
-
-
-def test_the_dashboard_shows_the_probabilities_of_a_checkpoint_that_was_made_again(
-    finished, tmp_path
-):
-    """CSL needs no forward pass, so nothing but the kept logits tells the two apart."""
-    audit = copied(finished, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "forward")
-    view, place = view_of(audit), ("csl", audit.layers[-1], "epoch-2")
-    before, record = view.view(*place).probabilities, audit.evidence.names.record("epoch-2")
-    kept = audit.run.run.read_tensors(outputs_of("epoch-2"), record.weights)
-    moved = {"logits": kept["logits"] + np.eye(10, dtype=np.float32)[0], "losses": kept["losses"]}
-    moved = {name: np.array(values) for name, values in moved.items()}
-    audit.run.run.write_tensors(outputs_of("epoch-2"), moved, of=record.weights)
-    after = view.view(*place).probabilities
-    np.testing.assert_array_equal(after, audit.probabilities("epoch-2"))
-    assert (after[:, 0] > before[:, 0]).all()

@@ -51,10 +51,10 @@ def trained(module, data, epochs=3, watch=None, start=0, until=None, lr=0.02):
             optimizer.step()
             optimizer.zero_grad()
             start += 1
-            stop = watch is not None and watch.step()
-            if start == until or (stop and until == "rho"):
-                return optimizer
-    return optimizer
+            if watch is not None:
+                watch.step()
+            if start == until:
+                return
 
 
 def seeded(seed=1):
@@ -72,14 +72,6 @@ def watching(data, path, module=None, **changes):
 def forward_of(watch):
     """The pass at step 0."""
     return RunDirectory(watch.audit.path).read_tensors("forward/epoch-0")
-
-
-def everything(module, optimizer):
-    """All that a loop depends on, as comparable values."""
-    states = torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
-    kept = [v for entry in optimizer.state_dict()["state"].values() for v in entry.values()]
-    tensors = [*module.state_dict().values(), *(torch.as_tensor(v) for v in kept)]
-    return [t.tolist() for t in tensors], states, [part.training for part in module.modules()]
 
 
 @pytest.fixture(scope="module")
@@ -133,20 +125,6 @@ def test_passes_that_take_longer_than_steps_become_rare(
 
 
 # The loop stays as it is
-
-
-def test_a_watched_loop_ends_where_the_same_loop_ends_unwatched(data, tmp_path):
-    plain, module = mlp(), mlp()
-    plain[4].eval()  # a part that the loop keeps frozen
-    module[4].eval()
-    more = {"checkpoint_every": 0.3, "held_out": samples(seed=1)}
-    watch = mw.watch(module, data, tmp_path / "run", STEPS, **more)
-    results = []
-    for each, listening in ((plain, None), (module, watch)):
-        seeded()
-        results.append(everything(each, trained(each, data, watch=listening)))
-    assert results[0] == results[1]
-    assert len(watch.audit.checkpoints) == 11
 
 
 def test_gradients_hooks_modes_and_buffers_stay(data, tmp_path):
@@ -226,12 +204,9 @@ def by_hand(module, data, part, *, of_input):
         if of_input
         else part.register_forward_hook(lambda _m, _i, output: kept.append(output))
     )
-    modes = [(m, m.training) for m in module.modules()]
     with torch.no_grad():
         logits = module.eval()(data.tensors[0])
     hook.remove()
-    for m, mode in modes:
-        m.training = mode
     return kept[0].numpy(), logits.numpy()
 
 
@@ -253,20 +228,6 @@ def test_scores_are_those_of_hidden_states_captured_by_hand(watched, data):
     np.testing.assert_allclose(csl, losses.mean(axis=0), rtol=1e-12)
     loss = np.median(cross_entropy(torch.tensor(logits), data.tensors[1], reduction="none"))
     assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(loss, rel=1e-6)
-
-
-def test_checkpoints_are_those_of_the_plan_and_of_the_end(watched, data, tmp_path):
-    table = watched[0].audit.checkpoints
-    assert table["step"].tolist() == [0, 3, 6, 9, 12, 15, 18]
-    assert table["epoch"].tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
-    assert table.index[-1] == "epoch-3"
-    assert watched[0].audit.evidence.names.record("final").step == 18
-    module, watch = watching(data, tmp_path / "run")
-    trained(module, data, watch=watch, until=5)
-    watch.end()
-    watch.end()
-    assert watch.audit.checkpoints["step"].tolist() == [0, 3, 5]
-    assert watch.audit.evidence.names.record("final").step == 5
 
 
 def test_step_is_true_where_rho_is_reached_and_only_there(data, tmp_path):
@@ -301,8 +262,6 @@ def test_the_audit_is_one_without_ground_truth(watched, data, tmp_path):
     assert "was recorded by mw.watch" in dashboard._message["text"], "it is listed with the reason"
     assert (dashboard.computed, dashboard._button) == (False, "")
     dashboard.close()
-    assert audit.report(tmp_path / "audit.html", figures=False).exists()
-    assert "<table>" in audit._repr_html_()
     for refused in (
         lambda: audit.run_shadows(2),
         audit.run_references,
@@ -353,41 +312,17 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     logits = module(feed(np.arange(40))).detach().numpy()
     np.testing.assert_allclose(forward_of(watch)["logits"], logits, atol=1e-5)
 
-    class Bag(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words = nn.EmbeddingBag(50, 8)
-            self.head = nn.Linear(8, 2)
-
-        def forward(self, ids, offsets):
-            return self.head(self.words(ids, offsets))
-
     def read(module, texts):
-        ids = [[len(word) for word in text.split()] for text in texts]
-        starts = np.cumsum([0, *map(len, ids[:-1])])
-        return module(torch.tensor([token for text in ids for token in text]), torch.tensor(starts))
+        return module(torch.tensor([[len(text), text.count(" ")] for text in texts]).float())
 
     texts = ["one two three" + " four" * (i % 7) for i in range(30)]
     labels = [i % 2 for i in range(30)]
     data = mw.data.TextDataset.from_texts(texts, labels, ["odd", "even"])
-    bag = Bag()
-    watch = mw.watch(bag, data, tmp_path / "texts", 4, forward=read)
-    assert watch.audit.layers == ("head.input",)
-    expected = read(bag.eval(), texts).detach().numpy()
+    module = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
+    watch = mw.watch(module, data, tmp_path / "texts", 4, forward=read)
+    assert watch.audit.layers == ("2.input",)
+    expected = read(module, texts).detach().numpy()
     np.testing.assert_allclose(forward_of(watch)["logits"], expected, atol=1e-6)
-
-
-class Rows(Dataset):
-    """A dataset of anything."""
-
-    def __init__(self, inputs, labels):
-        self.inputs, self.labels = inputs, labels
-
-    def __len__(self):
-        return len(self.labels)
-
-    def __getitem__(self, i):
-        return self.inputs(i), self.labels[i]
 
 
 class Named(nn.Module):
@@ -402,12 +337,12 @@ class Named(nn.Module):
 @pytest.mark.parametrize("kind", ["mapping", "tuple", "row that is a mapping"])
 def test_inputs_may_be_several_tensors(kind, data, tmp_path):
     x, y = data.tensors
-    if kind == "mapping":
-        rows = Rows(lambda i: {"values": x[i], "scale": torch.ones(1)}, y)
-    elif kind == "tuple":
-        rows = Rows(lambda i: (x[i], torch.ones(1)), y)
-    else:
-        rows = [{"values": x[i], "scale": torch.ones(1), "labels": y[i]} for i in range(N)]
+    inputs = [{"values": values, "scale": torch.ones(1)} for values in x]
+    rows = {
+        "mapping": list(zip(inputs, y, strict=True)),
+        "tuple": [(tuple(one.values()), label) for one, label in zip(inputs, y, strict=True)],
+        "row that is a mapping": [one | {"labels": y[i]} for i, one in enumerate(inputs)],
+    }[kind]
     module = Named()
     watch = mw.watch(module, rows, tmp_path / "run", STEPS, batch_size=7)
     with torch.no_grad():
@@ -519,25 +454,6 @@ def test_a_mean_over_padding_is_said(tmp_path):
 
 
 # Again, and after an end
-
-
-def test_the_same_training_again_keeps_its_passes(data, tmp_path):
-    def run(until=None, **changes):
-        module, watch = watching(data, tmp_path / "run", **changes)
-        seeded()
-        trained(module, data, watch=watch, until=until)
-        return watch
-
-    def stamps():
-        files = (tmp_path / "run/forward").glob("*.safetensors")
-        return {file.name: file.stat().st_mtime_ns for file in files}
-
-    first = run(until=10)
-    before, losses = stamps(), first.audit.checkpoints["median_loss"]
-    again = run()
-    assert {name: stamps()[name] for name in before} == before
-    assert again.audit.checkpoints["step"].tolist() == [0, 3, 6, 9, 12, 15, 18]
-    assert again.audit.checkpoints["median_loss"][losses.index].equals(losses)
 
 
 def test_it_goes_on_from_the_weights_of_a_checkpoint_or_after_the_steps_that_are_named(
@@ -700,7 +616,7 @@ class Stream(IterableDataset):
 def rows_with(label):
     labels = [i % CLASSES for i in range(N)]
     labels[7] = label
-    return Rows(lambda i: samples().tensors[0][i] * 0 + i, labels)
+    return [(torch.full((WIDTH,), float(i)), one) for i, one in enumerate(labels)]
 
 
 @pytest.mark.parametrize(

@@ -295,13 +295,6 @@ def _zipped(folder):
     return mw.data.ImageDataset.from_folder(folder / "pets.zip", resize=(4, 8))
 
 
-def _batches(folder):
-    records = np.random.default_rng(0).integers(256, size=(N, 3073)).astype(np.uint8)
-    records[:, 0] = LABELS
-    (folder / "test_batch.bin").write_bytes(records.tobytes())
-    return mw.data.fetch_cifar10(folder, "test")
-
-
 def _mmlu(folder):
     (folder / "anatomy_dev.csv").write_text("Which?,a,b,c,d,C\nWhy?,a,b,c,d,A\n")
     return mw.data.fetch_mcq("mmlu", "dev", folder, template=["{subject}: {question} {options}"])
@@ -315,7 +308,6 @@ MADE = {
     "questions": _questions,
     "folder": lambda folder: mw.data.ImageDataset.from_folder(_pets(folder)),
     "zip": _zipped,
-    "CIFAR-10": _batches,
     "MMLU": _mmlu,
 }
 
@@ -398,14 +390,6 @@ def same_samples(one, other):
 
 
 def test_a_frame_gives_the_same_samples_to_the_constructors():
-    frame = hostile_texts().to_frame()
-    texts = mw.data.TextDataset.from_texts(
-        frame["text"].tolist(), frame["label"].tolist(), ["9", " b", "10"], frame["id"].tolist()
-    )
-    same_samples(texts, hostile_texts())
-    with pytest.warns(UserWarning, match="missing"):
-        table = mw.data.TableDataset.from_frame(hostile_table().to_frame(), "label_", ids="id_")
-    assert table.content_hashes() == hostile_table().content_hashes()
     data = hostile_questions()
     how = {"answers": "index", "equal_options": "keep"}
     same_samples(mw.data.MCQDataset.from_records(data.to_frame(), data.templates, **how), data)

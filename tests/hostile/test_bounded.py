@@ -96,13 +96,6 @@ def test_no_path_of_a_manifest_is_read(run, tmp_path, monkeypatch):
     assert not any(str(outside) in place for place in looked_into)
 
 
-def test_a_path_is_no_data_and_no_model(whole, tmp_path):
-    with pytest.raises(TypeError, match="data must be a dataset"):
-        mw.Audit.open(whole, data=tmp_path)
-    with pytest.raises(TypeError, match="model"):
-        mw.Audit.open(whole, data=victim.data(), model=tmp_path)
-
-
 LONG = "n" * 300
 PATHS = {  # where a path enters
     "a run": RunDirectory,

@@ -133,26 +133,20 @@ def test_a_malformed_message_ends_in_at_most_one_refusal(widget):
     assert refused > ROUNDS // 4
 
 
-def test_a_trait_that_is_refused_stays_and_is_answered(widget):
-    refused = 0
-    for name in state(widget).keys() - {"layout", "tabbable", "tooltip", "children"}:
-        for value in VALUES:
-            before = state(widget)
-            found = refusals(widget, {"method": "update", "state": {name: value}})
-            assert not found or state(widget) == before, (name, value)
-            refused += len(found)
-            assert all(one["text"] for one in found)
-    assert refused
-
-
-def test_after_any_value_of_any_trait_the_next_right_message_is_answered(widget):
+def test_a_refused_value_changes_nothing_and_the_next_right_message_is_answered(widget):
     private = {name for name in widget.keys if name.startswith("_")}
     before = {name: repr(getattr(widget, name)) for name in private}
     from_page = {name for name in private if widget.trait_metadata(name, "page")}
+    refused = 0
     for name in widget.keys:
         told = name in private - from_page  # by Python alone: the value is not even looked at
-        for value in SIZES[::4] if told else [*VALUES[::4], *SIZES]:
-            refusals(widget, {"method": "update", "state": {name: value}})
+        for value in SIZES[::4] if told else [*VALUES, *SIZES]:
+            seen = state(widget)
+            found = refusals(widget, {"method": "update", "state": {name: value}})
+            assert not found or state(widget) == seen, (name, value)
+            assert all(one["text"] for one in found)
+            refused += len(found)
+    assert refused
     steady = {"_first", "_given", "_choices", "_esm", "_model_module", "_view_name"}
     for name in steady & private:
         assert repr(getattr(widget, name)) == before[name], name
@@ -161,19 +155,12 @@ def test_after_any_value_of_any_trait_the_next_right_message_is_answered(widget)
     assert {name: getattr(widget, name) for name in widget._right} == widget._right
 
 
-@pytest.mark.parametrize(
-    ("kind", "trait", "value"),
-    [
-        ("explorer", "tau", float("inf")),
-        ("inspector", "filter", "nonsense"),
-        ("inspector", "selected", 99),
-    ],
-)
-def test_in_python_a_refused_value_is_an_error_and_what_it_was_before(kind, trait, value):
-    made = WIDGETS[kind][0]()
+@pytest.mark.parametrize(("trait", "value"), [("filter", "nonsense"), ("selected", 99)])
+def test_in_python_a_refused_value_is_an_error_and_what_it_was_before(trait, value):
+    made = inspector()
     before = getattr(made, trait)
     try:
-        with pytest.raises((traitlets.TraitError, ValueError)):
+        with pytest.raises(traitlets.TraitError):
             setattr(made, trait, value)
         with pytest.raises(traitlets.TraitError), made.hold_trait_notifications():
             setattr(made, trait, value)

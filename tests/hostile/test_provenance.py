@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 
-import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -68,16 +67,9 @@ def score_of_target_1_for_2(run, _stranger):
     shutil.copy(one, two)
 
 
-def other_members(arrays):
-    outside = np.setdiff1d(arrays["pool"], arrays["members"])
-    return arrays | {"members": np.sort(outside[: len(arrays["members"])])}
-
-
 DESIGNS = {
     "reordered": lambda kept: kept | {"members": kept["members"][::-1].copy()},
-    "other members": other_members,
     "other canaries": lambda kept: kept | {"canaries": ~kept["canaries"]},
-    "held out": lambda kept: kept | {"held_out": kept["pool"][:5].copy()},
 }
 DESIGN, THIRD = "design.safetensors", "shadows/0003.safetensors"
 PASS, PSMI = f"forward/{LAST}.safetensors", "scores/{}/hidden/psmi.safetensors"

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 import memowidgets as mw
-from tests.training.small import Inline
+from tests.training.small import Inline, tiny_data
 
 TRAINING = mw.TrainingConfig(epochs=3, batch_size=8, lr=2e-2, precision="float32")
 SHADOWS = 8
 LAST = "epoch-3"
 
 
-def data() -> mw.data.ImageDataset:
-    return mw.data.load_digits().take(range(120)).with_canaries(12, seed=0)
+data = tiny_data
 
 
 def made(path: Path, samples: mw.data.ImageDataset, seed: int = 0) -> Path:

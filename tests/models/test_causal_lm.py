@@ -47,12 +47,11 @@ def tokenizer(data):
     return word_tokenizer(data)
 
 
-def tiny(family: str, vocabulary: int):
+def tiny(family: str, vocabulary: int, **changes):
     torch.manual_seed(0)
     common = {"vocab_size": vocabulary, "max_position_embeddings": 256, "pad_token_id": 0}
-    config = AutoConfig.for_model(
-        family, **common, bos_token_id=None, eos_token_id=None, **FAMILIES[family]
-    )
+    common |= {"bos_token_id": None, "eos_token_id": None}
+    config = AutoConfig.for_model(family, **common | FAMILIES[family] | changes)
     return AutoModelForCausalLM.from_config(config).eval()
 
 
@@ -132,28 +131,3 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(family, data, t
         for k in (1, 2, 3):
             hidden = expected.hidden_states[k][0, -1]
             np.testing.assert_allclose(seen.layers[str(k)][i], hidden, atol=5e-5)
-
-
-def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(data, tokenizer, tmp_path):
-    lora = mw.models.LoRA(r=2, layers="top:2")
-    training = mw.TrainingConfig(epochs=2, checkpoint_every=1, lr=1e-2, precision="float32")
-    raw = tiny("gpt2", len(tokenizer))
-
-    def audit(name):
-        model = mw.models.CausalLM.from_model(raw, tokenizer, lora=lora)
-        return mw.Audit(model, data, path=tmp_path / name, training=training, held_out=None)
-
-    straight, stopped = audit("straight"), audit("stopped")
-    straight.train()
-    stopped.train(stop_at_drop=1e-9)
-    stopped.score("loss", checkpoint=1)
-    stopped = audit("stopped")
-    stopped.train()
-    place = "checkpoints/epoch-2/adapter_model"
-    kept = [a.run.run.read_tensors(place) for a in (straight, stopped)]
-    assert all("lora" in name for name in kept[0])
-    assert not any(".0." in name.split("lora")[0] for name in kept[0])  # the lowest block is frozen
-    for name in kept[0]:
-        np.testing.assert_array_equal(kept[0][name], kept[1][name])
-    assert np.isfinite(stopped.score("psmi", checkpoint="final")).all()
-    assert stopped.layers == ("1", "2", "3")

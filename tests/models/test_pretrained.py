@@ -10,7 +10,6 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 import memowidgets as mw
-from memowidgets.data import TextDataset
 from memowidgets.models.base import Bases
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from memowidgets.progress import Progress
@@ -36,18 +35,6 @@ class Counted(Bases):
             return load()
 
         return super().of(key, counted)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
-
-
-def texts() -> TextDataset:
-    rng = np.random.default_rng(0)
-    words = np.array(["mild", "wet", "cold", "dry", "warm", "far", "near", "old"])
-    rows = [" ".join(rng.choice(words, rng.integers(3, 7))) for _ in range(24)]
-    return TextDataset.from_texts(rows, np.arange(24) % 3)
 
 
 def questioned(raw, lora, folder=None, *, cache=True):
@@ -79,7 +66,7 @@ def counts(block, inputs):
 
 def read_from(tmp_path, family, **options):
     """Return a classifier of a folder whose head is drawn anew, because its model has another."""
-    tokenizer = tokenizer_of_words(texts().texts)
+    tokenizer = tokenizer_of_words(classifiers.WORDS)
     raw = classifiers.tiny(family, len(tokenizer), num_labels=5)
     if options.pop("without_head", False):
         config = classifiers.tiny_config(family, len(tokenizer))
@@ -100,7 +87,7 @@ MODELS = {
     "tied to the head": lambda at: questioned(causal_of("gemma"), UPPER, at),
     "buffers that training changes": lambda _: questioned(with_hook(counts), ALL),
     "a classifier's own head": lambda _: classifiers.classifier(
-        classifiers.tiny("bert", 32), tokenizer_of_words(texts().texts), lora=ALL
+        classifiers.tiny("bert", 32), tokenizer_of_words(classifiers.WORDS), lora=ALL
     ),
     "a drawn head of bert": lambda at: read_from(at, "bert", lora=LoRA(r=2, dropout=0.2)),
     "a drawn head and pooler": lambda at: read_from(at, "bert", lora=UPPER, without_head=True),
@@ -109,7 +96,11 @@ MODELS = {
 
 def trained(model, seed, bases=None, precision="auto"):
     """Train for a few steps; return logits before and after, and what is trained."""
-    data = texts() if isinstance(model, mw.models.SequenceClassifier) else causal.questions()
+    data = (
+        classifiers.texts()
+        if isinstance(model, mw.models.SequenceClassifier)
+        else causal.questions()
+    )
     settings = mw.TrainingConfig(epochs=1, batch_size=4, lr=1e-2, precision=precision)
     settings = settings.resolved(model.training_defaults)
     learner = Learner(Recipe(model, data, settings, "cpu", bases=bases), np.arange(16), seed)

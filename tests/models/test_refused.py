@@ -197,6 +197,9 @@ VALUE_ERRORS = [
 TYPE_ERRORS = [
     ("ImageDataset | MCQDataset", lambda _: CausalLM.from_scratch(mw.data.load_digits())),
     ("LlamaModel", lambda _: classified(text_model("llama").model)),
+    ("LlamaModel | causal", lambda _: questioned(raw=text_model("llama").model)),
+    ("Linear | causal", lambda _: questioned(raw=nn.Linear(2, 2))),
+    ("lora must be a memowidgets", lambda _: questioned(lora=True)),
     ("ImageDataset", lambda _: SequenceClassifier.from_scratch(mw.data.load_digits())),
     ("TextDataset", lambda _: pictured().check_data(TEXTS)),
     ("int | AutoImageProcessor", lambda _: ImageClassifier.from_model(of_images.tiny("vit"), 3)),

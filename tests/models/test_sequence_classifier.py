@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 import memowidgets as mw
@@ -24,7 +24,6 @@ from tests.models.small import (
     assert_left_as_it_is,
     one_pass,
 )
-from tests.training.small import Inline
 
 CPU = torch.device("cpu")
 WORDS = ["red", "green", "blue", "cold", "warm", "dry", "wet", "old", "new", "far", "near"]
@@ -187,21 +186,6 @@ def test_a_vocabulary_of_the_same_size_is_not_the_same_vocabulary(tmp_path):
     assert np.isfinite(given.score("loss")).all()
 
 
-def test_from_scratch_trains_all_weights_and_opens_from_its_source(tmp_path):
-    data = texts(60)
-    model = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16)
-    training = mw.TrainingConfig(epochs=4, checkpoint_every=2)
-    audit = mw.Audit(model, data, path=tmp_path / "run", training=training)
-    audit.train()
-    assert audit.checkpoints.train_loss.iloc[-1] < audit.checkpoints.train_loss.iloc[0]
-    assert model.cpu_threads == 1
-    opened = mw.Audit.open(tmp_path / "run", data=data)
-    opened.run_shadows(1, Inline())
-    other = mw.models.SequenceClassifier.from_scratch(data, layers=2, width=16)
-    with pytest.raises(ValueError, match="holds another run"):
-        mw.Audit(other, data, path=tmp_path / "run", training=training)
-
-
 def test_workers_receive_a_path_and_not_the_weights(data, tokenizer, tmp_path):
     raw = tiny("bert", len(tokenizer), intermediate_size=4096)
     raw.save_pretrained(tmp_path / "model")
@@ -212,25 +196,6 @@ def test_workers_receive_a_path_and_not_the_weights(data, tokenizer, tmp_path):
     assert len(cloudpickle.dumps(model)) < weights / 20
     again = cloudpickle.loads(cloudpickle.dumps(model))
     assert again.describe(data) == model.describe(data)
-
-
-def test_a_folder_without_a_head_gets_one_that_fits_the_data(data, tokenizer, tmp_path):
-    torch.manual_seed(0)
-    config = tiny_config("llama", len(tokenizer))
-    base = AutoModelForCausalLM.from_config(config)
-    base.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model")
-    heads = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        module = model.build(data)
-        heads.append(module.score.weight.detach().numpy())
-    assert heads[0].shape == (3, 16)
-    np.testing.assert_array_equal(heads[0], heads[1])
-    assert (heads[0] != heads[2]).any()
-    kept = module.model.embed_tokens.weight
-    torch.testing.assert_close(kept, base.model.embed_tokens.weight)
 
 
 def test_a_text_that_ends_in_the_padding_token_is_read_as_transformers_reads_it(data, tokenizer):

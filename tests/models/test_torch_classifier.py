@@ -17,7 +17,6 @@ import memowidgets as mw
 from memowidgets.models.torch_classifier import _usual_layers
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
-from tests.training.small import Inline
 
 
 class Residual(nn.Module):
@@ -143,31 +142,6 @@ def test_layers_of_a_shell_are_those_of_the_network_in_it(data):
     assert _usual_layers(attention) == ("only",)
 
 
-def test_a_module_of_a_notebook_cell_is_audited_in_worker_processes(data, tmp_path):
-    cell = types.ModuleType("__main__")
-    code = """
-from torch import nn
-class Mine(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.body = nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.ReLU())
-        self.head = nn.Linear(8, n)
-    def forward(self, x):
-        return self.head(self.body(x))
-"""
-    exec(compile(code, "<cell>", "exec"), cell.__dict__)
-    model = mw.models.TorchClassifier(cell.Mine)
-    training = mw.TrainingConfig(
-        epochs=2, optimizer=sgd, schedule=lambda done: 1 - done / 2, precision="float32"
-    )
-    audit = mw.Audit(model, data, tmp_path / "run", training, device="cpu")
-    audit.train()
-    assert audit.score("loss", checkpoint="final").notna().all()
-    assert audit.layers == ("body.0", "body.1", "body.2")
-    audit.run_shadows(1, Inline())  # which gets the class by cloudpickle
-    assert audit.n_shadows == 1
-
-
 def sgd(parameters):
     return torch.optim.SGD(parameters, lr=0.05, nesterov=True, momentum=0.5)
 
@@ -176,7 +150,6 @@ def sgd(parameters):
     "make",
     [
         sgd,
-        functools.partial(torch.optim.RMSprop, lr=1e-3, centered=True),
         functools.partial(torch.optim.SGD, lr=1e-2),  # which has no state
     ],
 )

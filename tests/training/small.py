@@ -45,10 +45,13 @@ class Dying(Inline):
         return fn(*order)
 
 
+def tiny_data() -> mw.data.ImageDataset:
+    return mw.data.load_digits().take(range(120)).with_canaries(12, seed=0)
+
+
 def tiny_audit(path, **changes) -> mw.Audit:
-    data = mw.data.load_digits().take(range(120)).with_canaries(12, seed=0)
     settings = {"training": TRAINING, "device": "cpu", "held_out": None} | changes
-    return mw.Audit(settings.pop("model", None) or ConvNet(4), data, path=path, **settings)
+    return mw.Audit(settings.pop("model", None) or ConvNet(4), tiny_data(), path=path, **settings)
 
 
 def trained(path, **changes) -> mw.Audit:

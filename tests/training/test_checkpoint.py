@@ -85,6 +85,8 @@ def settings(**changes) -> Settings:
 def test_checkpoints_are_step_0_every_so_often_and_the_end():
     plan = settings(epochs=1, checkpoint_every=0.2, batch_size=10).plan(500).steps()
     assert plan == {0: 0, 10: 0.2, 20: 0.4, 30: 0.6, 40: 0.8, 50: 1.0}
+    watched = {step: CheckpointPlan(50, 0.2).epoch_at(step) for step in range(51)}
+    assert watched == {step: plan.get(step) for step in range(51)}, "as of a loop that is watched"
     odd = settings(epochs=2.5, checkpoint_every=1, batch_size=10).plan(100).steps()
     assert odd == {0: 0, 10: 1, 20: 2, 25: 2.5}
     tiny = settings(epochs=1, checkpoint_every=0.01, batch_size=10).plan(30).steps()
@@ -94,6 +96,8 @@ def test_checkpoints_are_step_0_every_so_often_and_the_end():
 @pytest.mark.parametrize("per_epoch", [1, 2, 3, 4])
 def test_a_step_has_the_nearest_epoch_where_an_epoch_has_few_steps(per_epoch):
     plan = CheckpointPlan(per_epoch, 0.2, total=3 * per_epoch).steps()
+    watched = {step: CheckpointPlan(per_epoch, 0.2).epoch_at(step) for step in plan}
+    assert watched == plan, "as of a loop that is watched"
     assert list(plan) == list(range(3 * per_epoch + 1))
     assert all(abs(epoch - step / per_epoch) <= 0.1 + 1e-9 for step, epoch in plan.items())
     assert plan[per_epoch] == 1.0
@@ -195,11 +199,3 @@ def test_a_mask_of_0_and_1_is_not_taken_for_the_ids_0_and_1():
             draw_design(data, given, None, 0)
     assert len(draw_design(data, mask, None, 0).members) == 20
     assert len(draw_design(data, [0, 1, 2], None, 0).members) == 3
-
-
-@pytest.mark.parametrize("per_epoch", [1, 2, 3, 4, 7])
-def test_a_watched_loop_has_the_checkpoints_of_a_training(per_epoch):
-    watched = CheckpointPlan(per_epoch, 0.2)
-    planned = CheckpointPlan(per_epoch, 0.2, total=3 * per_epoch).steps()
-    found = {step: watched.epoch_at(step) for step in range(3 * per_epoch + 1)}
-    assert {step: epoch for step, epoch in found.items() if epoch is not None} == planned

@@ -20,7 +20,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from torch import nn
 
 import memowidgets as mw
 from memowidgets.models import ConvNet
@@ -134,29 +133,20 @@ def test_the_array_job_on_the_page_trains_each_part_once(tmp_path, monkeypatch):
     """A job that trains, and one for each part, as Slurm starts them."""
     monkeypatch.chdir(tmp_path)
     script = on_the_page("import os").replace("N, PARTS = 128, 16", "N, PARTS = 5, 2")
-    whole, small = "mw.data.load_digits()", "mw.data.load_digits().take(range(120))"
-    assert whole in script
-    there = []
+    for there, here in (
+        ("mw.data.load_digits()", "mw.data.load_digits().take(range(120))"),
+        ("processes=1", "executor=here"),  # a worker process takes seconds to start
+    ):
+        assert there in script
+        script = script.replace(there, here)
+    trained_by_now = []
     for part in (None, "0", "1"):
         if part is not None:
             monkeypatch.setenv("SLURM_ARRAY_TASK_ID", part)
-        found = {}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ShadowSet, "fill", in_a_thread(ShadowSet.fill))
-            exec(script.replace(whole, small), found)
-        there.append(found["audit"].run.shadows.indices())
-    assert there == [[], [0, 2, 4], [0, 1, 2, 3, 4]]
-
-
-def in_a_thread(fill):
-    """Fill in a thread, because a worker process takes seconds to start."""
-
-    def filled(self, n, job, processes, progress, executor=None, indices=None):
-        assert (processes, executor) == (1, None)
-        with ThreadPoolExecutor(1) as thread:
-            fill(self, n, job, None, progress, thread, indices)
-
-    return filled
+        found = {"here": Inline()}
+        exec(script, found)
+        trained_by_now.append(found["audit"].run.shadows.indices())
+    assert trained_by_now == [[], [0, 2, 4], [0, 1, 2, 3, 4]]
 
 
 class Growing(ConvNet):
@@ -255,27 +245,6 @@ def test_a_worker_with_other_code_is_named_and_refused(audit):
     with pytest.raises(StoreError, match=rf"process {os.getpid()} has memowidgets 0\.1 instead of"):
         audit.run_shadows(3, Outdated())
     assert audit.n_shadows == 1
-
-
-def network(*, bias=True):
-    def make(n_classes):
-        return nn.Sequential(nn.Flatten(), nn.Linear(64, n_classes, bias=bias))
-
-    return mw.models.TorchClassifier(make)
-
-
-def test_a_worker_compares_the_functions_of_a_job_once(tmp_path, monkeypatch):
-    audit, compared = trained(tmp_path / "run", model=network()), []
-    check = engine.check_functions
-    monkeypatch.setattr(
-        engine, "check_functions", lambda *given: (compared.append(given), check(*given))
-    )
-    audit.run_shadows(3, Inline())
-    assert len(compared) == 1
-    other = trained(tmp_path / "other", model=network(bias=False)).run.manifest["probe"]
-    monkeypatch.setattr(engine, "check_functions", lambda _, *given: check(other, *given))
-    with pytest.raises(StoreError, match="function"):
-        audit.run_shadows(4, Inline())
 
 
 # Disks, and other processes

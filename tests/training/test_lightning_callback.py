@@ -10,17 +10,16 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 import memowidgets as mw
+from tests.audit.test_watching import BATCH, STEPS, N, mlp, samples
 
 OURS = "optimizer steps|recorded anew|other weights|first step took"
 pytestmark = [  # Lightning warns of much that is fine here, memowidgets of nothing unasked
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.filterwarnings(f"error:.*({OURS})"),
 ]
-
-N, BATCH = 40, 8
 
 
 @cache
@@ -29,17 +28,11 @@ def lightning():
     return pytest.importorskip("lightning.pytorch", reason="no Lightning: pip install lightning")
 
 
-@cache
-def classes():
-    """A module that Lightning trains with one optimizer, and one with two."""
-
+def new_module():
     class Module(lightning().LightningModule):
         def __init__(self):
             super().__init__()
-            torch.manual_seed(0)
-            self.net = nn.Sequential(
-                nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2)
-            )
+            self.net = mlp()
 
         def forward(self, x):
             return self.net(x)
@@ -50,34 +43,12 @@ def classes():
         def configure_optimizers(self):
             return torch.optim.AdamW(self.parameters(), lr=0.05)
 
-    class TwoOptimizers(Module):
-        def __init__(self):
-            super().__init__()
-            self.automatic_optimization = False
-
-        def training_step(self, batch, index):
-            self.manual_backward(super().training_step(batch, index))
-            for optimizer in self.optimizers():
-                optimizer.step()
-                optimizer.zero_grad()
-
-        def configure_optimizers(self):
-            return [
-                torch.optim.SGD(part.parameters(), lr=0.1) for part in (self.net[0], self.net[4])
-            ]
-
-    return Module, TwoOptimizers
-
-
-def new_module():
-    return classes()[0]()
+    return Module()
 
 
 @pytest.fixture(scope="module")
 def data():
-    torch.manual_seed(3)
-    labels = torch.arange(N) % 2
-    return TensorDataset(torch.randn(N, 4) + 2 * labels[:, None], labels)
+    return samples()
 
 
 def fitted(module, data, folder, *callbacks, epochs=3, resume=None, **changes):
@@ -98,14 +69,12 @@ def fitted(module, data, folder, *callbacks, epochs=3, resume=None, **changes):
 
 def test_steps_are_those_of_the_optimizer_and_the_weights_those_without_it(data, tmp_path):
     plain, module = new_module(), new_module()
-    course = {"accumulate_grad_batches": 2}  # three steps an epoch: two batches, two, one
+    course = {"accumulate_grad_batches": 4}  # two steps an epoch: four batches, two
     fitted(plain, data, tmp_path, **course)
-    watch = mw.watch(
-        module, data, tmp_path / "run", steps_per_epoch=3, checkpoint_every=1, stop_at_drop=None
-    )
+    watch = mw.watch(module, data, tmp_path / "run", 2, checkpoint_every=1, stop_at_drop=None)
     trainer = fitted(module, data, tmp_path, mw.training.LightningCallback(watch), **course)
-    assert trainer.global_step == watch.steps == 9
-    assert watch.audit.checkpoints["step"].tolist() == [0, 3, 6, 9]
+    assert trainer.global_step == watch.steps == 6
+    assert watch.audit.checkpoints["step"].tolist() == [0, 2, 4, 6]
     for name, tensor in plain.state_dict().items():
         assert torch.equal(tensor, module.state_dict()[name])
 
@@ -113,14 +82,13 @@ def test_steps_are_those_of_the_optimizer_and_the_weights_those_without_it(data,
 @pytest.mark.parametrize("stop", [True, False])
 def test_the_trainer_stops_at_rho_when_asked(stop, data, tmp_path):
     module = new_module()
-    watch = mw.watch(
-        module, data, tmp_path / "run", steps_per_epoch=5, checkpoint_every=0.4, stop_at_drop=0.5
-    )
+    course = {"checkpoint_every": 0.4, "stop_at_drop": 0.5}
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, **course)
     callback = mw.training.LightningCallback(watch, stop=stop)
     trainer = fitted(module, data, tmp_path, callback, epochs=7)
     at = watch.audit.prediction.record.step
     assert watch.reached
-    assert trainer.global_step == (at if stop else 35)
+    assert trainer.global_step == (at if stop else 7 * STEPS)
     assert watch.audit.checkpoints["step"].iloc[-1] == trainer.global_step
     assert len(watch.audit.score("psmi")) == N
 
@@ -131,7 +99,7 @@ def test_the_trainer_stops_at_rho_when_asked(stop, data, tmp_path):
 def test_a_trainer_that_resumes_within_an_epoch_warns_of_nothing(
     stopped_at, weights, data, tmp_path
 ):
-    settings = {"steps_per_epoch": 5, "checkpoint_every": 0.2, "stop_at_drop": None}
+    settings = {"steps_per_epoch": STEPS, "checkpoint_every": 1 / STEPS, "stop_at_drop": None}
     first = new_module()
     watch = mw.watch(first, data, tmp_path / "run", **settings)
     callback = mw.training.LightningCallback(watch)
@@ -161,9 +129,8 @@ def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
 
 
 def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
-    """Lightning counts the steps of each optimizer."""
-    module = classes()[1]()
-    watch = mw.watch(module, data, tmp_path / "run", steps_per_epoch=5)
+    module = new_module()
+    watch = mw.watch(module, data, tmp_path / "run", steps_per_epoch=10)
     callback = mw.training.LightningCallback(watch, stop=False)
-    with pytest.warns(UserWarning, match="has 10 optimizer steps; .* steps_per_epoch=10 .* 5"):
+    with pytest.warns(UserWarning, match="has 6 optimizer steps; .* steps_per_epoch=6 .* 10"):
         fitted(module, data, tmp_path, callback, epochs=2)

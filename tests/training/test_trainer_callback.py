@@ -11,13 +11,7 @@ import pytest
 import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import memowidgets as mw
 from memowidgets.models import device as device_room
@@ -26,6 +20,7 @@ from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import NotThereError, StoreError
 from memowidgets.training.checkpoint import StopRule, write_stop
 from tests.audit.conftest import view_of
+from tests.models import test_causal_lm as causal
 from tests.training.small import run_in_two_processes
 
 N = 36
@@ -42,20 +37,9 @@ def tokenizer(data):
     return word_tokenizer(data)
 
 
-def tiny(vocabulary, family="llama", **changes):
-    torch.manual_seed(0)
-    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    more = {"intermediate_size": 64, "attention_dropout": 0.1}
-    config = AutoConfig.for_model(
-        family,
-        vocab_size=vocabulary,
-        max_position_embeddings=256,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=None,
-        **{**size, **more, **changes},
-    )
-    return AutoModelForCausalLM.from_config(config)
+def tiny(vocabulary, **changes):
+    size = {"num_hidden_layers": 2, "num_key_value_heads": 2, "attention_dropout": 0.1}
+    return causal.tiny("llama", vocabulary, **size | changes)
 
 
 def with_adapters(model, seed=0):
@@ -121,9 +105,7 @@ def trained_weights(model):
 
 
 def assert_same_weights(some, others):
-    assert some.keys() == others.keys()
-    for name in some:
-        torch.testing.assert_close(some[name], others[name], rtol=0, atol=0)
+    torch.testing.assert_close(some, others, rtol=0, atol=0)
 
 
 @pytest.fixture
@@ -143,23 +125,12 @@ def record(data, tokenizer, tmp_path):
     return run
 
 
-@pytest.fixture(scope="module")
-def recorded(data, tokenizer, tmp_path_factory):
-    """A run of three epochs; tests only read it."""
-    folder = tmp_path_factory.mktemp("recorded")
-    model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, folder / "run")
-    callback = mw.training.MemorizationCallback(audit, stop_at_drop=None, layers="all")
-    trainer(model, script_rows(data, tokenizer), folder / "out", callback).train()
-    return audit, model
-
-
 # What is recorded
 
 
-@pytest.mark.parametrize(("adapters", "rho"), [(False, 0.6), (True, 0.03)])
+@pytest.mark.parametrize("adapters", [False, True])
 def test_the_callback_gives_the_audit_that_train_gives(
-    adapters, rho, data, tokenizer, tmp_path, in_the_audits_order
+    adapters, data, tokenizer, tmp_path, in_the_audits_order
 ):
     model = tiny(len(tokenizer), attention_dropout=0.0)
     if adapters:
@@ -179,11 +150,8 @@ def test_the_callback_gives_the_audit_that_train_gives(
         precision="float32",
     )
     ours = make_audit(model, tokenizer, data, tmp_path / "ours", training=plan)
-    ours.train(stop_at_drop=rho)
-    interrupted_at = ours.prediction.record.step
+    ours.train(stop_at_drop=1e-9)
     ours.train()
-    theirs = make_audit(model, tokenizer, data, tmp_path / "theirs", training=plan)
-    callback = mw.training.MemorizationCallback(theirs, rho)
     course = {
         "num_train_epochs": 5,
         "per_device_train_batch_size": 3,
@@ -191,20 +159,12 @@ def test_the_callback_gives_the_audit_that_train_gives(
         "max_grad_norm": 0.0,
         "lr_scheduler_type": "linear",
     }
-    live = copy.deepcopy(model)
     rows = script_rows(data, tokenizer)
-    stopped = trainer(live, rows, tmp_path / "out", callback, kind=in_the_audits_order, **course)
-    stopped.train()
-    assert callback.interrupted.step == interrupted_at == stopped.state.global_step
-    assert theirs.prediction.record.step == interrupted_at
-    with pytest.raises(ValueError, match="let the training go on that is recorded here"):
-        theirs.score("loss", checkpoint="final")
-
     whole = make_audit(model, tokenizer, data, tmp_path / "whole", training=plan)
     callback = mw.training.MemorizationCallback(whole, None)
     live = copy.deepcopy(model)
     trainer(live, rows, tmp_path / "out", callback, kind=in_the_audits_order, **course).train()
-    write_stop(whole.run.run, StopRule(rho))
+    write_stop(whole.run.run, StopRule(1e-9))
     assert whole.checkpoints.index.tolist() == ours.checkpoints.index.tolist()
     for column in ("epoch", "step", "prediction", "learned"):
         assert whole.checkpoints[column].tolist() == ours.checkpoints[column].tolist()
@@ -246,17 +206,6 @@ def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokeni
     assert 0 < audit.prediction.record.step < 15
     assert audit.checkpoints["step"].tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 15]
     assert_same_weights(resumed, expected)
-
-
-def test_records_are_those_of_the_model_where_it_stands(recorded, data, tokenizer):
-    audit, model = recorded
-    losses = []
-    for row in script_rows(data, tokenizer):
-        with torch.no_grad():
-            logits = model.eval()(torch.tensor([row["input_ids"]])).logits[0, -2]
-        losses.append(torch.nn.functional.cross_entropy(logits, torch.tensor(row["labels"][-1])))
-    assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(np.median(losses), abs=1e-5)
-    np.testing.assert_allclose(-audit.score("loss", checkpoint="final"), losses, atol=1e-5)
 
 
 EVERY_FIVE = {"eval_strategy": "steps", "save_strategy": "steps", "eval_steps": 5, "save_steps": 5}
@@ -340,6 +289,8 @@ def test_it_interrupts_once_saves_there_and_goes_on_recording(
     assert (tmp_path / f"out/checkpoint-{at}").is_dir()
     assert f"interrupted at {callback.interrupted.name} (step {at})" in capsys.readouterr().out
     assert audit.evidence.names.final() is None
+    with pytest.raises(ValueError, match="let the training go on that is recorded here"):
+        audit.score("loss", checkpoint="final")
     files = {f: f.stat().st_mtime_ns for f in (tmp_path / "run/checkpoints").rglob("*.json")}
     again, callback, _ = record(rho=0.2, every=0.5, resume=True, **course)
     assert callback.interrupted is None
@@ -356,18 +307,6 @@ def test_going_back_behind_the_interruption_neither_doubles_nor_stops_again(reco
     assert resumed.state.global_step == 27 > at
     assert audit.checkpoints.loc[before.index, "median_loss"].equals(before["median_loss"])
     assert audit.checkpoints["step"].is_unique
-
-
-def test_checkpoints_of_another_course_are_replaced(record):
-    audit, losses, scores = None, [], []
-    for rate, steps in ((1e-2, 27), (1e-3, 18)):
-        audit, _, _ = record(audit=audit, learning_rate=rate, max_steps=steps)
-        losses.append(audit.checkpoints["median_loss"])
-        scores.append(audit.score("psmi", checkpoint=2))
-    assert losses[0].iloc[0] == losses[1].iloc[0]
-    assert losses[1].index.tolist() == ["epoch-0", "epoch-1", "epoch-2"]
-    assert (losses[0].iloc[1:3] != losses[1].iloc[1:]).all()
-    assert (scores[0] != scores[1]).all()
 
 
 # Adapters
@@ -409,8 +348,6 @@ def test_other_prompts_are_an_error_that_shows_both_and_no_text(data, tokenizer,
     ours, theirs = (tokenizer(d.prompt(0))["input_ids"] for d in (data, other))
     first = next(i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
     said = str(error.value)
-    assert "\n  Trainer  " in said
-    assert "\n  audit    " in said
     assert f"from token {first} on" in said
     assert str(theirs[first : first + 8])[1:-1] in said
     assert 'template="chat"' in said
@@ -563,8 +500,6 @@ def test_audits_that_can_not_stand_for_a_trainer_are_refused(fresh, data, tokeni
     ):
         with pytest.raises(error, match=said):
             mw.training.MemorizationCallback(*given)
-    with pytest.raises(TypeError, match="lora must be a memowidgets"):
-        mw.models.CausalLM.from_model(model, tokenizer, lora=True)
 
 
 def test_other_models_are_refused(fresh, record, tokenizer):
@@ -591,8 +526,9 @@ def test_after_a_refused_start_the_same_audit_starts_again(record, data, tokeniz
     assert len(audit.score("psmi", checkpoint="final")) == 27
 
 
-def test_a_recorded_training_is_not_trained_on_by_the_audit(recorded, record):
-    audit, model = recorded
+def test_a_recorded_training_is_not_trained_on_by_the_audit(fresh, record):
+    audit, model = fresh
+    record(audit=audit, model=model, max_steps=9)
     with pytest.raises(ValueError, match="has another training, which had other weights"):
         record(audit=audit, model=model)  # trained already: its step 0 is not that step 0
     with pytest.raises(StoreError, match=r"was recorded from a Trainer, .* trainer\.train\(resume"):

@@ -7,20 +7,17 @@ import time
 from pathlib import Path
 
 import torch
-from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 import memowidgets as mw
+from tests.audit.test_watching import mlp, samples
 
 if __name__ == "__main__":
     from accelerate import Accelerator  # every test worker imports this file
 
     folder = Path(sys.argv[1])
-    torch.manual_seed(0)
-    labels = torch.arange(64) % 2
-    data = TensorDataset(torch.randn(64, 4) + 2 * labels[:, None], labels)
-    module = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+    data, module = samples(), mlp()
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.03)
     accelerator = Accelerator(cpu=True)
     model, optimizer, loader = accelerator.prepare(

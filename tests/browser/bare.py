@@ -207,14 +207,6 @@ class BarePage(WatchedPage):
         except Exception as error:
             raise RuntimeError(f"{expression}: {type(error).__name__}: {error}") from error
 
-    def eventually(self, expression: str, wanted: Any = True) -> None:
-        """Wait until Python answers what is wanted; the page's messages take their time."""
-        for _ in range(6000):
-            if (found := self.python(expression)) == wanted:
-                return
-            self.page.wait_for_timeout(10)
-        pytest.fail(f"{expression} is {found}, not {wanted}")
-
     @property
     def theme_shown(self) -> str:
         light = self.page.locator("body").get_attribute("data-jp-theme-light")

@@ -317,11 +317,15 @@ class WatchedPage:
         return self.lab.ask(self.kernel, expression)
 
     def eventually(self, expression: str, wanted: Any = True) -> None:
-        """Wait until the kernel answers what is wanted; the page's messages take their time."""
+        """Wait until Python answers what is wanted; the page's messages take their time.
+
+        What the page shows is wanted as a function that reads it: each may come after the other.
+        """
         deadline = time.monotonic() + PATIENCE / 1000
-        while (found := self.python(expression)) != wanted:
-            assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
-            time.sleep(0.05)
+        read = wanted if callable(wanted) else lambda: wanted
+        while (found := self.python(expression)) != (now := read()):
+            assert time.monotonic() < deadline, f"{expression} is {found}, not {now}"
+            self.page.wait_for_timeout(10)
 
     @property
     def theme_shown(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.browser.harness import settled
 from tests.browser.test_everywhere import DASHBOARD
 from tests.front_end.tools import node_modules
 
@@ -16,6 +17,7 @@ AUDIT = """async () => {
         .flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) =>
             `${id}: ${html.slice(0, 160)}: ${failureSummary.slice(0, 300)}`));
 }"""
+COLOURS = "() => [...document.querySelectorAll('.mw *')].map((e) => getComputedStyle(e).color)"
 
 
 def judged(notebook):
@@ -24,7 +26,7 @@ def judged(notebook):
     for theme in ("light", "dark"):
         notebook.theme(theme)
         notebook.page.mouse.move(0, 0)
-        notebook.page.wait_for_timeout(300)  # colours fade from one to the other
+        settled(notebook.page, COLOURS)  # they fade from one to the other
         found += [f"{theme}: {problem}" for problem in notebook.page.evaluate(AUDIT)]
     return found
 

@@ -81,7 +81,7 @@ def tau(page):
 
 def agree(opened):
     """Both sides stand at the same τ and count the same."""
-    opened.eventually("dashboard.tau_committed", tau(opened.page))
+    opened.eventually("dashboard.tau_committed", lambda: tau(opened.page))
     shown = counts(opened.page)
     of = opened.python("dashboard.counts")
     assert {name: of[name] for name in shown} == shown
@@ -118,6 +118,11 @@ def drag_filter_decide_undo(opened):
     opened.eventually("len(dashboard.decisions)", 0)
 
 
+def decided(page, n):
+    """Wait until the page says on how many of the listed samples there are decisions."""
+    page.locator(".mw-progress").get_by_text(re.compile(rf"^{n} of ")).wait_for()
+
+
 def decide_on_ten(page, unmoved="() => []"):
     """By key and by button: the sample that each decision leads to is seen whole.
 
@@ -129,7 +134,7 @@ def decide_on_ten(page, unmoved="() => []"):
             page.locator(".mw-decide .mw-choice[data-decision=remove]").click()
         else:
             page.keyboard.press("k")
-        page.locator(".mw-progress").get_by_text(f"{done + 1} of").wait_for()
+        decided(page, done + 1)
         chosen = page.locator(f".mw-card:nth-child({done + 2})[aria-selected=true]")
         chosen.wait_for()
         assert in_view(chosen, page.locator(".mw-sample")), done
@@ -152,7 +157,7 @@ def decide_at_a_laptops_size(notebook):
     notebook.screenshots("in-view-lab", widths=[960])
     for _ in range(10):
         page.keyboard.press("z")
-    notebook.eventually("len(dashboard.decisions)", 0)
+    decided(page, 0)
     notebook.resize(1400)
 
 
@@ -323,6 +328,6 @@ def test_voila(voila_page):
     voila.open("dark", address)
     page.locator(".mw-card").first.wait_for()
     voila.eventually("dashboard.state", state)
-    assert tau(page) == state["tau"]
+    voila.eventually("dashboard.tau", lambda: tau(page))
     page.locator(".mw-opened .mw-models").wait_for()
     voila.screenshots("everywhere-voila", widths=[1400], themes=["dark"])

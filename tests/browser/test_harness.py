@@ -44,15 +44,13 @@ def test_a_widget_answers_and_what_must_not_happen_is_noticed(widget_page, monke
     assert all(file.stat().st_size for file in files)
     monkeypatch.delenv("MEMOWIDGETS_SCREENSHOTS")
     assert shown.screenshots("not-asked-for") == []
-    wrong = "throw new Error('thrown on purpose')", "console.error('said on purpose')"
-    for code in (*wrong, "fetch('http://192.0.2.1/')"):
-        page.evaluate(f"() => {{ setTimeout(() => {{ {code} }}) }}")
-    for problem in (
-        "page error: thrown on purpose",
-        "console error: said on purpose",
-        "request leaves the machine: http://192.0.2.1/",
+    for event, code, problem in (
+        ("pageerror", "throw new Error('thrown on purpose')", "page error: thrown on purpose"),
+        ("console", "console.error('said on purpose')", "console error: said on purpose"),
+        ("request", "fetch('http://192.0.2.1/')", "request leaves the machine: http://192.0.2.1/"),
     ):
-        shown.page.wait_for_timeout(50)
+        with page.expect_event(event):
+            page.evaluate(f"() => {{ setTimeout(() => {{ {code} }}) }}")
         assert problem in "\n".join(shown.unexpected())
     shown.allow(r"on purpose|192\.0\.2\.1|ERR_|Failed to fetch")
 

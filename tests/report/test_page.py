@@ -57,6 +57,7 @@ def type_tau(page, text):
 def move_eta(page, eta):
     with behind(page, ".mw-toggle"):
         page.get_by_label("memorised from log-LiRA η").fill(f"{eta:g}")
+        page.wait_for_selector(".mw-explorer:not(.mw-pending)")
 
 
 def preset(page, name):

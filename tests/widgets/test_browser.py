@@ -8,13 +8,13 @@ import re
 import numpy as np
 import pytest
 
-from tests.browser.test_everywhere import agree, counts
+from tests.browser.test_everywhere import agree, counts, decided
 
 DASHBOARD = """
 from memowidgets.widgets import Dashboard, Missing
 from tests.widgets.fake_source import FakeSource
 source = FakeSource(
-    seconds=1.5, missing_of={"logit_gap": Missing(why_not="nothing can be trained here")})
+    seconds=20, missing_of={"logit_gap": Missing(why_not="nothing can be trained here")})
 dashboard = Dashboard(source)
 dashboard.page_size = 12
 dashboard
@@ -76,12 +76,12 @@ def test_two_scores_are_compared_in_one_click_and_a_part_of_them_is_listed(dashb
     dashboard.eventually("dashboard.comparing", [])
     assert compare.evaluate("one => one === document.activeElement")
     chip.click()
-    page.locator(".mw-range").get_by_text("of 600", exact=False).wait_for()
+    page.locator(".mw-part-chip").wait_for(state="hidden")
 
     dashboard.python("setattr(source, 'truth', False) or dashboard.refresh()")
     page.locator(".mw-roc").wait_for(state="hidden")
     compare.click()
-    page.locator(".mw-parts tr").nth(5).wait_for()
+    page.locator(".mw-compare:not(.mw-unanswered)").wait_for()  # not what it showed before
     panel.get_by_text("of 600; both flag").wait_for()
     assert page.locator(".mw-parts th").all_inner_texts() == ["flagged by", "samples"]
     assert page.locator(".mw-rocs").is_hidden()
@@ -139,14 +139,10 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
             assert float(seen) < 0.5
         dashboard.screenshots("widgets-waiting", of=".mw-dashboard", widths=[960], themes=["light"])
     asked.wait_for(state="detached")
-    dashboard.eventually("dashboard.computed", wanted=True)
-    dashboard.eventually("len(dashboard.decisions)", 1)
+    dashboard.eventually("[dashboard.computed, len(dashboard.decisions)]", [True, 1])
     page.locator(".mw-empty").wait_for(state="hidden")
     assert page.get_by_text("another cell is running").count() == 0
-    assert page.locator(".mw-explorer").get_attribute("data-tau") is not None
-    page.get_by_label("metric", exact=True).select_option(
-        "mahalanobis"
-    )  # not computed: the kernel says so
+    page.get_by_label("metric", exact=True).select_option("mahalanobis")  # which is not computed
     page.get_by_text("Not scored yet").wait_for()
     asked.wait_for(state="detached")
     assert page.get_by_role("button", name="Compute", exact=True).is_enabled()
@@ -224,7 +220,7 @@ def by_roc_field_and_preset(dashboard):
     page.get_by_label("share to flag").fill("10")
     page.get_by_label("share to flag").press("Enter")
     assert counts(page)["flagged"] == 60
-    assert not page.get_by_text("its rates are optimistic").is_visible()
+    page.get_by_text("its rates are optimistic").wait_for(state="hidden")
 
 
 def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
@@ -259,19 +255,20 @@ def test_what_is_not_computed_waits_for_compute_which_may_be_cancelled_or_fail(d
     before = page.locator(".mw-answers").inner_text()
     page.get_by_label("layer", exact=True).select_option("1")
     page.get_by_text("Not scored yet").wait_for()
-    assert page.locator(".mw-explorer.mw-dimmed").is_visible()
+    page.locator(".mw-explorer.mw-dimmed").wait_for()
     assert page.locator(".mw-answers").inner_text() == before
     dashboard.screenshots("widgets-stale", of=".mw-dashboard", widths=[1400])
     page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("progressbar", name="progress").wait_for()
     page.get_by_text("left", exact=False).first.wait_for()
     dashboard.screenshots("widgets-busy", of=".mw-bar", themes=["light"])
+    dashboard.python("setattr(source, 'seconds', 0)")  # it has been seen
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
     agree(dashboard)
     assert dashboard.python("source.threads[-1]") == "memowidgets-compute"
     page.get_by_label("metric", exact=True).select_option("logit_gap")
     page.get_by_text("Cannot be scored: nothing can be trained here.").wait_for()
-    assert page.locator(".mw-compute").is_hidden()
+    page.locator(".mw-compute").wait_for(state="hidden")
     page.get_by_label("metric", exact=True).select_option("psmi")
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
     page.locator(".mw-message").wait_for(state="hidden")
@@ -307,6 +304,7 @@ def test_another_score_begins_the_list_unless_it_has_the_open_sample(dashboard):
         rows.nth(8).click()
         name = rows.nth(8).get_attribute("title").removeprefix("id ")
         opened.get_by_text(name, exact=True).wait_for()
+        page.locator(".mw-models").wait_for()  # nothing is on its way that the next list would hear
         position = int(rows.nth(8).get_attribute("data-position"))
         page.get_by_label("checkpoint").select_option(place)
         page.locator(".mw-axis-title").get_by_text(place).wait_for()
@@ -352,7 +350,7 @@ FIRST_VIEW = """() => {
 def test_one_screen_shows_all_of_it(widget_page, name):
     shown = widget_page([RECORDED.format(name=name) if name else DASHBOARD])
     page = shown.page
-    page.locator(".mw-inspector").wait_for()
+    page.locator(".mw-models").wait_for()  # all of the open sample is there
     for width, height, most in ((960, 780, 26), (1440, 900, 28)):
         shown.resize(width, height)
         for part in (".mw-dashboard", ".mw-histogram", ".mw-roc", ".mw-answers"):
@@ -364,10 +362,9 @@ def test_one_screen_shows_all_of_it(widget_page, name):
     eta = page.get_by_label("memorised from log-LiRA η")
     assert not eta.is_visible()
     page.get_by_role("button", name="about these numbers").click()
-    shown.eventually("dashboard.more", wanted=True)
+    shown.eventually("dashboard.state['more']")
     assert eta.is_visible()
     assert page.locator(".mw-rates td").first.inner_text() != ""
-    assert shown.python("dashboard.state['more']")
 
 
 TARGETS = """() => [...document.querySelectorAll(
@@ -427,5 +424,5 @@ def test_at_a_zoom_of_200_per_cent_nothing_is_cut_off(dashboard):
         remove = page.locator('.mw-opened [data-decision="remove"]')
         remove.scroll_into_view_if_needed()
         remove.click()
-        dashboard.eventually("dashboard.decisions['decision'].tolist()", ["remove"] * done)
+        decided(page, done)
         dashboard.screenshots("widgets-zoom", widths=[width], themes=["light"])

@@ -565,6 +565,16 @@ def pixels_of(element: Locator) -> NDArray[np.uint8]:
         return np.asarray(picture.convert("RGB"))
 
 
+def drag(element: Locator, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Drag with the mouse between two places of an element, given in shares of its sides."""
+    box, mouse = element.bounding_box(), element.page.mouse
+    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+    mouse.move(*places[0])
+    mouse.down()
+    mouse.move(*places[1], steps=12)
+    mouse.up()
+
+
 # Two pictures of the page.
 FRAMES = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 

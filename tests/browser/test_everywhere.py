@@ -25,6 +25,13 @@ dashboard.page_size = 12
 dashboard
 """
 
+
+def recorded(name):
+    """A cell that shows a recorded audit."""
+    opened = f"import memowidgets as mw\naudit = mw.open_recorded({name!r})"
+    return f"{opened}\ndashboard = audit.dashboard()\ndashboard"
+
+
 FAILS = "1 / 0 if 'fails' in globals() else None"
 LIVING = (
     "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"
@@ -43,10 +50,8 @@ KEPT = """() => [
     window.mwKept.get('_esm').length, Object.keys(window.mwKept.get('_data')).length,
 ]"""
 
-OTHER_SETTINGS = {
-    "notebook-extension/tracker": {"windowingMode": "full"},
-}
 LONG = "for i in range(60):\n    print(i)"
+TOP = "document.querySelector('.mw-histogram').getBoundingClientRect().top"
 SCROLL = "(i) => { window.jupyterapp.shell.currentWidget.content.scrollToItem(i, 'start'); }"
 
 # Every socket that the page opens can be cut, and no new one gets through while it is offline.
@@ -262,15 +267,12 @@ def test_jupyterlab(notebook_page):
 @pytest.fixture
 def other_settings(lab):
     """JupyterLab that draws only cells in view."""
-    written = []
-    for plugin, settings in OTHER_SETTINGS.items():
-        file = lab.home / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(settings))
-        written.append(file)
+    place = "@jupyterlab/notebook-extension/tracker.jupyterlab-settings"
+    file = lab.home / "settings" / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"windowingMode": "full"}))
     yield
-    for file in written:
-        file.unlink()
+    file.unlink()
 
 
 @pytest.mark.slow
@@ -283,13 +285,13 @@ def test_jupyterlab_with_other_settings(notebook_page):
     page.evaluate(SCROLL, 0)
     page.locator(".mw-card").first.wait_for()
     parts = [page.locator(part).first for part in (".mw-histogram", ".mw-roc", ".mw-card")]
-    settled(page, "document.querySelector('.mw-histogram').getBoundingClientRect().top")
+    settled(page, TOP)
     before = [pixels_of(part) for part in parts]
     page.evaluate(SCROLL, 12)
     page.locator(".mw-dashboard").wait_for(state="hidden")
     page.evaluate(SCROLL, 0)
     page.locator(".mw-dashboard").wait_for()
-    settled(page, "document.querySelector('.mw-histogram').getBoundingClientRect().top")
+    settled(page, TOP)
     for part, pixels in zip(parts, before, strict=True):
         assert np.array_equal(pixels_of(part), pixels)
 

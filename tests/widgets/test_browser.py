@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from tests.browser.test_everywhere import agree, counts, decided
+from tests.browser.harness import drag
+from tests.browser.test_everywhere import agree, counts, recorded
 
 DASHBOARD = """
 from memowidgets.widgets import Dashboard, Missing
@@ -19,16 +20,6 @@ dashboard = Dashboard(source)
 dashboard.page_size = 12
 dashboard
 """
-
-
-def drag(page, of, start, end, steps=12):
-    """Drag with the mouse between two places of an element, given in shares of its sides."""
-    box = page.locator(of).bounding_box()
-    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
-    page.mouse.move(*places[0])
-    page.mouse.down()
-    page.mouse.move(*places[1], steps=steps)
-    page.mouse.up()
 
 
 @pytest.fixture
@@ -157,7 +148,7 @@ def by_mouse_and_key(dashboard):
     """What is drawn dark is what is counted, and a drag snaps to a preset."""
     page = dashboard.page
     slider = page.get_by_role("slider", name="threshold τ")
-    drag(page, ".mw-histogram", (0.4, 0.5), (0.55, 0.5))
+    drag(page.locator(".mw-histogram"), (0.4, 0.5), (0.55, 0.5))
     agree(dashboard)
     dragged = counts(page)["flagged"]
     assert dashboard.python("dashboard.tau_committed == dashboard.tau > 0")
@@ -198,7 +189,7 @@ def by_mouse_and_key(dashboard):
 def by_roc_field_and_preset(dashboard):
     page = dashboard.page
     page.locator(".mw-toggle").click()
-    drag(page, ".mw-roc", (0.3, 0.3), (0.6, 0.15))
+    drag(page.locator(".mw-roc"), (0.3, 0.3), (0.6, 0.15))
     agree(dashboard)
     page.locator(".mw-tau-text").click()
     field = page.get_by_label("τ", exact=True)
@@ -320,17 +311,6 @@ def test_another_score_begins_the_list_unless_it_has_the_open_sample(dashboard):
         assert row["y"] + row["height"] <= view["y"] + view["height"] + 1
 
 
-# With torch the bar names the CPU's threads, too.
-RECORDED = """
-import warnings
-import torch
-import memowidgets as mw
-warnings.simplefilter("ignore")
-dashboard = mw.open_recorded("{name}").dashboard()
-dashboard
-"""
-
-
 FIRST_VIEW = """() => {
     const seen = (parts) => [...document.querySelectorAll(parts)].filter((part) => {
         const {x, y, width, height} = part.getBoundingClientRect();
@@ -348,7 +328,7 @@ FIRST_VIEW = """() => {
     "name", ["", "banking77-smollm2", "cifar10-wrn", "digits", "patients-smollm2"]
 )
 def test_one_screen_shows_all_of_it(widget_page, name):
-    shown = widget_page([RECORDED.format(name=name) if name else DASHBOARD])
+    shown = widget_page([recorded(name) if name else DASHBOARD])
     page = shown.page
     page.locator(".mw-models").wait_for()  # all of the open sample is there
     for width, height, most in ((960, 780, 26), (1440, 900, 28)):
@@ -377,31 +357,6 @@ TARGETS = """() => [...document.querySelectorAll(
 """
 
 
-def test_whatever_is_touched_is_24_pixels_or_more(dashboard):
-    page = dashboard.page
-    found = {}
-    for width in (1440, 390):
-        dashboard.resize(width)
-        found[width] = page.evaluate(TARGETS)
-        page.locator(".mw-sharing summary").click()
-        page.get_by_role("button", name="search, order, select").click()
-        found[width, "menus"] = page.evaluate(TARGETS)
-        for menu in page.locator(".mw-menu").all():
-            box = menu.bounding_box()
-            assert 0 <= box["x"] < box["x"] + box["width"] <= width
-        page.locator(".mw-sharing summary").click()
-        page.get_by_role("button", name="search, order, select").click()
-        page.locator(".mw-fold > summary").click()
-        page.locator(".mw-lira").wait_for()
-        page.locator(".mw-other").click()
-        found[width, "open"] = page.evaluate(TARGETS)
-        page.locator(".mw-relabel").press("Escape")
-        page.locator(".mw-fold > summary").click()
-    assert found == {when: [] for when in found}
-    page.add_style_tag(content=".mw .mw-step { height: 12px; min-height: 0; }")
-    assert page.evaluate(TARGETS)  # it would have been found
-
-
 BEYOND = """() => [...document.querySelectorAll(".mw-dashboard, .mw-dashboard *")]
     .filter((part) => part.checkVisibility({visibilityProperty: true})
         && !part.closest(".mw-scroll, .mw-prose, .mw-spoken"))
@@ -411,18 +366,26 @@ BEYOND = """() => [...document.querySelectorAll(".mw-dashboard, .mw-dashboard *"
 """
 
 
-def test_at_a_zoom_of_200_per_cent_nothing_is_cut_off(dashboard):
-    """A zoom of 200 % is a window of half as many pixels."""
+@pytest.mark.parametrize("size", [(1440, 900), (720, 450), (390, 900)])  # half is a zoom of 200 %
+def test_whatever_is_touched_is_24_pixels_or_more_and_nothing_is_cut_off(dashboard, size):
     page = dashboard.page
-    for done, (width, height) in enumerate([(720, 450), (480, 390)], 1):
-        dashboard.resize(width, height)
-        assert page.evaluate(BEYOND) == []
-        page.locator(".mw-card").last.scroll_into_view_if_needed()
-        page.locator(".mw-card").nth(done).click()
-        page.locator(".mw-models").wait_for()
-        assert page.evaluate(BEYOND) == []
-        remove = page.locator('.mw-opened [data-decision="remove"]')
-        remove.scroll_into_view_if_needed()
-        remove.click()
-        decided(page, done)
-        dashboard.screenshots("widgets-zoom", widths=[width], themes=["light"])
+    dashboard.resize(*size)
+
+    def assert_all_is_well():
+        assert page.evaluate(TARGETS) == page.evaluate(BEYOND) == []
+
+    assert_all_is_well()
+    page.locator(".mw-sharing summary").click()
+    page.get_by_role("button", name="search, order, select").click()
+    assert_all_is_well()
+    for menu in page.locator(".mw-menu").all():
+        box = menu.bounding_box()
+        assert 0 <= box["x"] < box["x"] + box["width"] <= size[0]
+    page.locator(".mw-sharing summary").click()
+    page.locator(".mw-fold > summary").click()
+    page.locator(".mw-lira").wait_for()
+    page.locator(".mw-other").click()
+    assert_all_is_well()
+    dashboard.screenshots("widgets-zoom", widths=size[:1])
+    page.add_style_tag(content=".mw .mw-step { height: 12px; min-height: 0; }")
+    assert page.evaluate(TARGETS)  # it would have been found

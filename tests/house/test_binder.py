@@ -13,6 +13,8 @@ import pytest
 
 from tests.browser.harness import VoilaPage, serving_lab, window
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
 ROOT = Path(__file__).parents[2]
 PARTS = ("memowidgets", "notebooks", "binder", "scripts")
 FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")
@@ -80,8 +82,6 @@ def opened(chromium, served, address):
     return shown
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_voila_shows_the_lesson(chromium, served, place):
     shown = opened(chromium, served, "voila/render/notebooks/05_teaching.ipynb")
     for widget in WIDGETS:
@@ -93,8 +93,6 @@ def test_voila_shows_the_lesson(chromium, served, place):
     shown.page.context.close()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_jupyterlab_opens_the_quickstart(chromium, served):
     shown = opened(chromium, served, "lab/tree/notebooks/01_quickstart.ipynb")
     title = "Which of these digits will the model memorise?"

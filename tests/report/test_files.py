@@ -15,10 +15,9 @@ import jsonschema
 import numpy as np
 import pytest
 
-from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.report import schema, write
 from memowidgets.report.page import wire
-from memowidgets.report.words import definitions, headline, lead, limits, sure
+from memowidgets.report.words import headline, lead, limits, sure
 from memowidgets.vocabulary import Note
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import ALL, EVIL, by_class, hostile, partly_judged, plain, without_truth
@@ -75,13 +74,6 @@ def test_the_words_of_page_one_are_of_this_audit():
     assert "says little" in sure(plain(warnings=(early,)))
     for given, by in ((False, "32 shadow models"), (True, "log-LiRA that was given")):
         assert by in lead(plain(truth_given=given))
-
-
-@pytest.mark.parametrize("metric", SCORES)
-def test_every_score_is_defined(metric):
-    of_score = definitions(plain(scored=dataclasses.replace(plain().scored, metric=metric)))[:-3]
-    parts = metric.split("+")
-    assert len(of_score) == len(parts) + (len(parts) > 1)
 
 
 @pytest.mark.parametrize("make", [lambda: plain(tau=0.1), by_class], ids=["score", "class"])

@@ -575,6 +575,12 @@ def drag(element: Locator, start: tuple[float, float], end: tuple[float, float])
     mouse.up()
 
 
+def save(page: Page, name: str) -> None:
+    """Take a picture of the whole page, if it was asked for."""
+    if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
 # Two pictures of the page.
 FRAMES = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 

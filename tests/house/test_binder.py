@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.harness import VoilaPage, serving_lab, window
+from tests.browser.harness import VoilaPage, save, serving_lab, window
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -87,8 +87,7 @@ def test_voila_shows_the_lesson(chromium, served, place):
     for widget in WIDGETS:
         shown.page.locator(widget).first.wait_for(timeout=90_000)
     assert shown.python("__import__('memowidgets').__file__").startswith(str(place))
-    if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
-        shown.page.screenshot(path=Path(folder) / "binder-voila.png", full_page=True)
+    save(shown.page, "binder-voila")
     assert shown.unexpected() == []
     shown.page.context.close()
 

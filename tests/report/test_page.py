@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from memowidgets.data import ImageDataset
 from memowidgets.report import Figure, write
 from memowidgets.report.words import headline
 from memowidgets.widgets.standin import sentences
-from tests.browser.harness import opened, pixels_of
+from tests.browser.harness import opened, pixels_of, save
 from tests.browser.test_accessible import AUDIT
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.front_end.tools import node_modules
@@ -264,9 +262,3 @@ def test_without_scripts_or_where_nothing_unpacks_the_words_and_numbers_stand(ch
         assert headline(content) in page.locator("main").inner_text()
         assert page.get_by_text("most at risk", exact=False).first.is_visible()
         context.close()
-
-
-def save(page, name):
-    """A picture to look at, if one was asked for."""
-    if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import threading
 import weakref
 
 import numpy as np
@@ -15,7 +14,6 @@ from memowidgets.decisions import DecisionLog
 from memowidgets.evaluation.scored import Scored
 from memowidgets.widgets import SampleInspector
 from memowidgets.widgets.inspected import Listed, first_of
-from memowidgets.widgets.widget import in_background
 from tests.widgets.fake_source import detail_of, digit_like, hostile_questions, scores_like_psmi
 from tests.widgets.page import page_of, say, say_all
 from tests.widgets.private import images, names, questions, spellings
@@ -200,41 +198,21 @@ def test_an_opened_sample_is_whole_and_knows_its_place():
     assert not opened["more"]
 
 
-def asked(widget, monkeypatch, *positions):
-    """Ask for what is known of samples; what the widget says then, once its threads are done."""
-    sent, started = [], []
-
-    def start(job, name):
-        started.append(in_background(job, name))
-
-    monkeypatch.setattr("memowidgets.widgets.inspector.in_background", start)
-    monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
-    for position in positions:
-        question = {"type": "detail", "request": str(position), "position": position}
-        widget._handle_custom_msg({**question, "known": True}, [])
-    at_once = [content["type"] for content in sent if content["type"] != "known"]
-    assert at_once == ["opened"] * len(positions)
-    yield
-    assert all(done.wait(10) for done in started)
-    yield [content for content in sent if content["type"] == "known"]
+def known_later(widget, monkeypatch, position):
+    """What the widget says once it is known, after it has said what the sample is."""
+    monkeypatch.setattr("memowidgets.widgets.inspector.in_background", lambda job, _name: job())
+    asked = {"request": "r", "position": position, "known": True}
+    (opened, _), (known, _) = say_all(widget, "detail", **asked)
+    assert [one["type"] for one in (opened, known)] == ["opened", "known"]
+    assert opened["request"] == known["request"] == "r"
+    return known
 
 
-def test_what_a_source_knows_comes_later_with_its_request(monkeypatch):
-    gates = [threading.Event(), threading.Event()]
-
-    def slow(position):
-        gates[position].wait(10)
-        return detail_of(position, 2, layers=2, checkpoints=3)
-
-    answers = asked(SampleInspector(["first", "second"], detail=slow), monkeypatch, 0, 1)
-    next(answers)
-    for gate in gates:
-        gate.set()
-    known = {content["request"]: content["known"] for content in next(answers)}
-    assert set(known) == {"0", "1"}
-    assert len(known["1"]["scores"]) == 3
-    assert known["1"]["neighbours"][0]["text"] in ("first", "second")
-    json.dumps(known)
+def test_what_a_source_knows_comes_later(monkeypatch):
+    widget = SampleInspector(["first", "second"], detail=lambda i: detail_of(i, 2, 2, 3))
+    known = known_later(widget, monkeypatch, 1)["known"]
+    assert len(known["scores"]) == 3
+    assert known["neighbours"][0]["text"] in ("first", "second")
 
 
 def test_a_filter_has_the_samples_whose_label_looks_wrong_or_that_are_on_the_line():
@@ -279,9 +257,7 @@ def test_a_source_that_fails_says_why(monkeypatch):
     def fails(_position):
         raise OSError("the disk is gone")
 
-    answers = asked(SampleInspector(["first"], detail=fails), monkeypatch, 0)
-    next(answers)
-    [known] = next(answers)
+    known = known_later(SampleInspector(["first"], detail=fails), monkeypatch, 0)
     assert known["problem"] == "the disk is gone"
 
 

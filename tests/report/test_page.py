@@ -70,19 +70,13 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path):
         assert counts(page) == expected(evaluation, 0.0)
         shows = [text for text in page.locator(".mw-sentence").all_inner_texts() if text]
         assert shows == sentences(content.scored, 0.0, 4.0)
-        for share in (0.13, -0.3):
-            before = tau(page)
-            drag_tau(page, share)
-            assert tau(page) != before
-            assert counts(page) == expected(evaluation, tau(page))
+        drag_tau(page, 0.13)
+        assert tau(page) > 0
+        assert counts(page) == expected(evaluation, tau(page))
         score = np.sort(evaluation.scores)[17]
         for near in (np.nextafter(score, -np.inf), score, np.nextafter(score, np.inf)):
             type_tau(page, repr(float(near)))
             assert counts(page) == expected(evaluation, float(near))
-        for rule, name in (("fpr<=0.01", "at most 1 % flagged only"), ("tpr>=0.75", "finds 75 %")):
-            preset(page, name)
-            chosen = evaluation.at(evaluation.threshold(rule))
-            assert counts(page)["found"] == chosen.found
         assert page.locator(".mw-auc").text_content() == f"AUC {evaluation.auc:.2f}"
 
 

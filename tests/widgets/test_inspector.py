@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import weakref
 
 import numpy as np
 import pytest
@@ -99,18 +97,6 @@ def test_long_texts_are_cut_and_halves_of_characters_replaced():
 def test_bad_input_is_named(arguments, keywords, error, words):
     with pytest.raises(error, match=words):
         SampleInspector(*arguments, **keywords)
-
-
-def test_rows_and_their_orders_go_at_once_when_nobody_holds_them():
-    rows = Listed(Scored(np.arange(5), np.arange(5.0)))
-    rows.order("risk")
-    held = weakref.ref(rows.scored.scores)
-    gc.disable()
-    try:
-        del rows
-        assert held() is None
-    finally:
-        gc.enable()
 
 
 def test_orders_are_stable_and_put_the_unknown_last():

@@ -151,7 +151,6 @@ class _Comm(BaseComm):
 class BarePage(WatchedPage):
     """Widgets of this process in a page of their own."""
 
-    app: str = "bare"
     server: Any = None
     names: dict[str, Any] = field(default_factory=dict)
     shown: int = 0
@@ -186,11 +185,6 @@ class BarePage(WatchedPage):
                 return json.loads(json.dumps(eval(expression, self.names), default=str))
         except Exception as error:
             raise RuntimeError(f"{expression}: {type(error).__name__}: {error}") from error
-
-    @property
-    def theme_shown(self) -> str:
-        light = self.page.locator("body").get_attribute("data-jp-theme-light")
-        return "light" if light == "true" else "dark"
 
     def theme(self, name: str) -> None:
         """Switch the page to its "light" or "dark" theme, live."""

@@ -300,7 +300,6 @@ class WatchedPage:
     page: Page
     lab: Lab
     path: Path
-    app: str = "lab"
     problems: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
 
@@ -327,12 +326,6 @@ class WatchedPage:
             assert time.monotonic() < deadline, f"{expression} is {found}, not {now}"
             self.page.wait_for_timeout(10)
 
-    @property
-    def theme_shown(self) -> str:
-        """The theme of the page: "light" or "dark"."""
-        name = self.page.locator("body").get_attribute("data-jp-theme-name")
-        return next(theme for theme, title in THEMES.items() if title == name)
-
     def theme(self, name: str) -> None:
         """Switch the page to its "light" or "dark" theme."""
         raise NotImplementedError
@@ -349,27 +342,22 @@ class WatchedPage:
         *,
         widths: Sequence[int] = WIDTHS,
         themes: Sequence[str] = tuple(THEMES),
-    ) -> list[Path]:
+    ) -> None:
         """Take pictures, such as ``NAME-1400-light.png``, if they were asked for.
 
-        They show `of`, in full whatever its height, or else the window.
+        They show `of`, in full whatever its height, or else the window, of a page that is light.
         """
-        if not (named := os.environ.get("MEMOWIDGETS_SCREENSHOTS")):
-            return []
-        folder = Path(named)
-        folder.mkdir(parents=True, exist_ok=True)
-        before, theme_before = self.page.viewport_size, self.theme_shown
-        taken = []
+        if not (folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS")):
+            return
+        before = self.page.viewport_size
         for theme in themes:
             self.theme(theme)
             for width in widths:
-                taken.append(folder / f"{name}-{width}-{theme}.png")
                 self.resize(width)
-                self.screenshot(taken[-1], of)
-        self.theme(theme_before)
+                self.screenshot(Path(folder) / f"{name}-{width}-{theme}.png", of)
+        self.theme("light")
         if before is not None:
             self.resize(**before)
-        return taken
 
     def screenshot(self, file: Path, of: str | Locator | None = None) -> None:
         """Take one picture of an element, in full whatever its height, or of the window."""
@@ -414,6 +402,8 @@ class WatchedPage:
 @dataclass
 class NotebookPage(WatchedPage):
     """A notebook that is open in JupyterLab (``app="lab"``) or Notebook 7 (``"notebook"``)."""
+
+    app: str = "lab"
 
     @property
     def kernel(self) -> str:
@@ -494,8 +484,6 @@ class NotebookPage(WatchedPage):
 class VoilaPage(WatchedPage):
     """What a notebook shows in Voila; every time it is opened, a kernel of its own runs it."""
 
-    app: str = "voila"
-
     @property
     def kernel(self) -> str:
         """The kernel's id."""
@@ -512,11 +500,6 @@ class VoilaPage(WatchedPage):
         self.page.goto("about:blank")  # another fragment alone would not load it anew
         self.page.goto(f"{address}&theme={theme}#{fragment}")
         self.page.wait_for_selector("#rendered_cells")
-
-    def theme(self, name: str) -> None:
-        """Load the page in the "light" or "dark" theme: Voila has no other way."""
-        if self.theme_shown != name:
-            self.open(name)
 
 
 def open_notebook(

@@ -12,7 +12,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.browser.harness import in_view, pixels_of, settled
+from tests.browser.harness import in_view, pixels_of, save, settled
 from tests.browser.test_private import DASHBOARD as PRIVATE
 from tests.browser.test_private import assert_nobody_is_given_away, look_search_and_note
 
@@ -323,4 +323,4 @@ def test_voila(voila_page):
     voila.eventually("dashboard.state", state)
     voila.eventually("dashboard.tau", lambda: tau(page))
     page.locator(".mw-opened .mw-models").wait_for()
-    voila.screenshots("everywhere-voila", widths=[1400], themes=["dark"])
+    save(page, "everywhere-voila")

@@ -522,7 +522,7 @@ def open_notebook(
     It is watched from the start, unless what watching costs would be measured too.
     """
     path = _write(lab, cells, name, kernel)
-    notebook = NotebookPage(window(chromium, width, height, scale), lab, path, app)
+    notebook = NotebookPage(window(chromium, width, height, scale), lab, path, app=app)
     if watched:
         notebook.watch()
     notebook.page.add_init_script(script)

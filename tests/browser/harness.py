@@ -640,11 +640,11 @@ def voila_page(chromium: Browser, lab: Lab, request: pytest.FixtureRequest) -> I
     pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
     with _watched(lab) as opened:
 
-        def opening(cells: Cells, *, theme: str = "light", fragment: str = "") -> VoilaPage:
+        def opening(cells: Cells, fragment: str = "") -> VoilaPage:
             path = _write(lab, cells, f"{request.node.originalname}-{len(opened)}")
             opened.append(VoilaPage(window(chromium, WIDTHS[0], 900), lab, path))
             opened[-1].watch()
-            opened[-1].open(theme, fragment)
+            opened[-1].open(fragment=fragment)
             return opened[-1]
 
         yield opening

@@ -169,7 +169,6 @@ BROKEN = {  # what is done to a run, and what the one line about it says
     "nothing": (shutil.rmtree, ["does not exist"]),
     "a file": (a_file, ["is not a folder"]),
     "a huge manifest": (huge, ["has 2147483648 bytes"]),
-    "no design": (lambda place: (place / "design.safetensors").unlink(), ["design.safetensors"]),
     "a checkpoint outside": (leading_out, ["is broken: it names '../../evil'"]),
     "a model that is text": (lambda place: rewrite(place, model=ANSI), []),
 }  # tests/hostile/test_broken.py has all other ways to break a manifest

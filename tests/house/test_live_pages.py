@@ -18,9 +18,9 @@ from memowidgets.vocabulary import spoken
 from scripts import live
 from scripts.docs import guarded
 from tests.browser.harness import free_port, opened, save, serving, settled
-from tests.browser.test_everywhere import counts, drag_tau, tau
+from tests.browser.test_everywhere import counts, tau
 from tests.front_end.tools import node_modules
-from tests.report.test_page import AUDIT_ALL, expected, move_eta, preset, type_tau
+from tests.report.test_page import AUDIT_ALL, expected, move_eta, type_tau
 
 pytestmark = pytest.mark.slow  # they need the site
 
@@ -79,8 +79,6 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
         picked(page, metric, checkpoint, layer)
         where = {"layer": layer or "last", "checkpoint": checkpoint}
         assert counts(page) == expected(audit.evaluate(metric, **where), tau(page))
-        drag_tau(page, 0.05)
-        preset(page, "finds 75 %")
         for eta in (1.5, 4.0):
             move_eta(page, eta)
             evaluation = audit.evaluate(metric, **where, eta=eta)

@@ -123,7 +123,6 @@ letters, two = list("abcdef"), dict(probabilities=[[0.1, 0.9]] * 4)
 def texts(each, labels, names):
     return TextDataset.from_texts(each, labels, names)
 made = {
-    "one sample": lambda: SampleInspector(["one"], [-0.5], labels=[0], class_names=["x"]),
     "one class": lambda: SampleInspector(letters, np.arange(-3, 3), labels=[0] * 6,
         class_names=["only"], probabilities=np.ones((6, 1))),
     "none flagged": lambda: SampleInspector(letters, np.arange(1, 7), [False] * 6,

@@ -112,11 +112,3 @@ def test_samples_without_log_lira_are_left_out_and_counted():
     assert widget.counts["n"] == 598
     assert widget.evaluation.auc == roc(scores[keep], log_lira[keep] >= 4).auc
     assert told(widget, "data")["note"] == "2 samples without log-LiRA are left out."
-
-
-def test_undecided_samples_are_closer_to_tau_than_two_errors(explorer):
-    scores, errors, _ = scores_like_psmi()
-    explorer.tau = 0.2
-    assert explorer.undecided == (np.abs(scores - 0.2) < 2 * errors).sum()
-    explorer.update(scores)
-    assert explorer.undecided is None

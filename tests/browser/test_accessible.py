@@ -6,7 +6,7 @@ import pytest
 
 from tests.browser.harness import settled
 from tests.browser.test_everywhere import DASHBOARD
-from tests.front_end.tools import node_modules
+from tests.front_end.tools import axe
 
 pytestmark = pytest.mark.slow
 
@@ -33,11 +33,10 @@ def judged(notebook):
 
 @pytest.mark.timeout(600)
 def test_axe_finds_nothing_serious(notebook_page):
-    axe = node_modules() / "axe-core" / "axe.min.js"
     notebook = notebook_page([DASHBOARD])
     page = notebook.page
     page.locator(".mw-card").first.wait_for()
-    page.evaluate(axe.read_text("utf-8"))
+    page.evaluate(axe())
     problems = judged(notebook)
     page.locator(".mw-tau-text").click()
     page.get_by_role("button", name="about these numbers").click()

@@ -238,20 +238,6 @@ def test_the_demo_writes_its_pages_and_opens_the_first(tmp_path, capsys, monkeyp
     assert (status, len(opened)) == (0, 1)
 
 
-@pytest.mark.slow
-def test_the_demo_shows_notes_of_patients_and_imports_no_torch(tmp_path):
-    code = (
-        "import memowidgets as mw, sys; from memowidgets.__main__ import main; "
-        "audit = mw.open_recorded('mmlu-field-smollm2'); audit.evaluate('psmi'); "
-        "audit.dashboard().close(); said = main(['demo', '--no-browser', '--out', sys.argv[1]]); "
-        "print(said, [m for m in ('torch', 'vl_convert', 'transformers') if m in sys.modules])"
-    )
-    assert printed(code, tmp_path).splitlines()[-1] == "0 []"
-    worst = mw.open_recorded(DEMO).flagged("psmi", tau=0.0).iloc[0]
-    printed_rows = (tmp_path / f"{DEMO}.html").read_text("utf-8").split("<tbody>")[1]
-    assert printed_rows.startswith(f"<tr><th scope='row'>{worst.name}<p>")
-
-
 def test_a_demo_needs_a_folder_that_can_be_made(run, capsys):
     for place in (run / "manifest.json", run / "manifest.json" / "below"):
         status, out, err = said(capsys, "demo", "--no-browser", "--out", place)

@@ -16,7 +16,7 @@ from memowidgets.widgets.standin import sentences
 from tests.browser.harness import opened, pixels_of, save
 from tests.browser.test_accessible import AUDIT
 from tests.browser.test_everywhere import counts, drag_tau, tau
-from tests.front_end.tools import node_modules
+from tests.front_end.tools import axe
 from tests.report.content import EVIL, SVG, by_class, hostile, partly_judged, plain
 
 AUDIT_ALL = AUDIT.replace("'.mw-dashboard'", "document")
@@ -168,11 +168,10 @@ def test_images_show_their_pixels(chromium, tmp_path):
 
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
 def test_everyone_can_use_it(chromium, tmp_path, width, scheme):
-    axe = (node_modules() / "axe-core" / "axe.min.js").read_text("utf-8")
     page_file = write(plain(warnings=("Something to know.",)), tmp_path / "a.html")
     with shown(chromium, page_file, width, scheme) as page:
         page.locator(".mw-card").first.wait_for()
-        page.evaluate(axe)
+        page.evaluate(axe())
         found = page.evaluate(AUDIT_ALL)
         page.locator(".mw-card").first.press("Enter")
         found += page.evaluate(AUDIT_ALL)

@@ -33,20 +33,10 @@ def made_texts(folder):
     words = [["cough", "fever", "lung"], ["fracture", "bone", "cast"]]
     texts = [" ".join([*rng.choice(words[label], 4), f"note{i}"]) for i, label in enumerate(labels)]
     pd.DataFrame({"text": texts, "label": labels}).to_csv(folder / "notes.csv", index=False)
-    from transformers import AutoConfig, AutoModelForSequenceClassification
-
-    tokenizer = tokenizer_of_words(texts)
-    config = AutoConfig.for_model(
-        "bert",
-        vocab_size=len(tokenizer),
-        intermediate_size=32,
-        num_labels=2,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-    )
-    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder / "classifier")
-    tokenizer.save_pretrained(folder / "classifier")
+    data = mw.data.TextDataset.from_texts(texts, labels)
+    module = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16).build(data)
+    module.save_pretrained(folder / "classifier")
+    tokenizer_of_words(texts).save_pretrained(folder / "classifier")
 
 
 def made_questions(folder):

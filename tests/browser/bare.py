@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 
     OpenWidgets = Callable[..., "BarePage"]
 
-PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>widgets</title>
-<style>
-  body { margin: 0; padding: 12px; font: 13px system-ui, sans-serif; background: #fff; }
-  body[data-jp-theme-light="false"] { background: #111; color: #eee; }
-</style>
-<body data-jp-theme-light="true"><main class="jp-OutputArea"></main>
-<script type="module" src="page.js"></script></body></html>"""
-
-SCRIPT = Path(__file__).with_suffix(".js")
-
 
 class Server:
     """Serves one page at a time, and carries messages between it and the widgets shown in it."""
@@ -62,18 +52,10 @@ class Server:
     async def _serve(self, started: Future[int]) -> None:
         from tornado.httpserver import HTTPServer
         from tornado.netutil import bind_sockets
-        from tornado.web import Application, RequestHandler
+        from tornado.web import Application, StaticFileHandler
         from tornado.websocket import WebSocketHandler
 
         server, self.loop, self.ended = self, asyncio.get_running_loop(), asyncio.Event()
-
-        class Text(RequestHandler):
-            def initialize(self, text: str, kind: str) -> None:
-                self.text, self.kind = text, kind
-
-            def get(self) -> None:
-                self.set_header("Content-Type", self.kind)
-                self.write(self.text)
 
         class Messages(WebSocketHandler):
             def open(self, *_: str, **__: str) -> None:
@@ -89,10 +71,8 @@ class Server:
 
         application = Application(
             [
-                ("/", Text, {"text": PAGE, "kind": "text/html"}),
-                ("/page.js", Text, {"text": SCRIPT.read_text("utf-8"), "kind": "text/javascript"}),
-                ("/favicon.ico", Text, {"text": "", "kind": "image/x-icon"}),
                 ("/messages", Messages),
+                (r"/(bare\.\w+)", StaticFileHandler, {"path": Path(__file__).parent}),
             ],
             websocket_max_message_size=2**28,
         )
@@ -171,7 +151,6 @@ class _Comm(BaseComm):
 class BarePage(WatchedPage):
     """Widgets of this process in a page of their own."""
 
-    app: str = "bare"
     server: Any = None
     names: dict[str, Any] = field(default_factory=dict)
     shown: int = 0
@@ -206,19 +185,6 @@ class BarePage(WatchedPage):
                 return json.loads(json.dumps(eval(expression, self.names), default=str))
         except Exception as error:
             raise RuntimeError(f"{expression}: {type(error).__name__}: {error}") from error
-
-    def eventually(self, expression: str, wanted: Any = True) -> None:
-        """Wait until Python answers what is wanted; the page's messages take their time."""
-        for _ in range(6000):
-            if (found := self.python(expression)) == wanted:
-                return
-            self.page.wait_for_timeout(10)
-        pytest.fail(f"{expression} is {found}, not {wanted}")
-
-    @property
-    def theme_shown(self) -> str:
-        light = self.page.locator("body").get_attribute("data-jp-theme-light")
-        return "light" if light == "true" else "dark"
 
     def theme(self, name: str) -> None:
         """Switch the page to its "light" or "dark" theme, live."""
@@ -260,7 +226,7 @@ def widget_page(
         opened.append(bare)
         for cell in cells:
             bare.run(cell)
-        page.goto(f"http://127.0.0.1:{bare_server.port}/")
+        page.goto(f"http://127.0.0.1:{bare_server.port}/bare.html")
         bare.settle()
         return bare
 

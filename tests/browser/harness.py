@@ -300,7 +300,6 @@ class WatchedPage:
     page: Page
     lab: Lab
     path: Path
-    app: str = "lab"
     problems: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
 
@@ -317,17 +316,15 @@ class WatchedPage:
         return self.lab.ask(self.kernel, expression)
 
     def eventually(self, expression: str, wanted: Any = True) -> None:
-        """Wait until the kernel answers what is wanted; the page's messages take their time."""
-        deadline = time.monotonic() + PATIENCE / 1000
-        while (found := self.python(expression)) != wanted:
-            assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
-            time.sleep(0.05)
+        """Wait until Python answers what is wanted; the page's messages take their time.
 
-    @property
-    def theme_shown(self) -> str:
-        """The theme of the page: "light" or "dark"."""
-        name = self.page.locator("body").get_attribute("data-jp-theme-name")
-        return next(theme for theme, title in THEMES.items() if title == name)
+        What the page shows is wanted as a function that reads it: each may come after the other.
+        """
+        deadline = time.monotonic() + PATIENCE / 1000
+        read = wanted if callable(wanted) else lambda: wanted
+        while (found := self.python(expression)) != (now := read()):
+            assert time.monotonic() < deadline, f"{expression} is {found}, not {now}"
+            self.page.wait_for_timeout(10)
 
     def theme(self, name: str) -> None:
         """Switch the page to its "light" or "dark" theme."""
@@ -345,27 +342,22 @@ class WatchedPage:
         *,
         widths: Sequence[int] = WIDTHS,
         themes: Sequence[str] = tuple(THEMES),
-    ) -> list[Path]:
+    ) -> None:
         """Take pictures, such as ``NAME-1400-light.png``, if they were asked for.
 
-        They show `of`, in full whatever its height, or else the window.
+        They show `of`, in full whatever its height, or else the window, of a page that is light.
         """
-        if not (named := os.environ.get("MEMOWIDGETS_SCREENSHOTS")):
-            return []
-        folder = Path(named)
-        folder.mkdir(parents=True, exist_ok=True)
-        before, theme_before = self.page.viewport_size, self.theme_shown
-        taken = []
+        if not (folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS")):
+            return
+        before = self.page.viewport_size
         for theme in themes:
             self.theme(theme)
             for width in widths:
-                taken.append(folder / f"{name}-{width}-{theme}.png")
                 self.resize(width)
-                self.screenshot(taken[-1], of)
-        self.theme(theme_before)
+                self.screenshot(Path(folder) / f"{name}-{width}-{theme}.png", of)
+        self.theme("light")
         if before is not None:
             self.resize(**before)
-        return taken
 
     def screenshot(self, file: Path, of: str | Locator | None = None) -> None:
         """Take one picture of an element, in full whatever its height, or of the window."""
@@ -410,6 +402,8 @@ class WatchedPage:
 @dataclass
 class NotebookPage(WatchedPage):
     """A notebook that is open in JupyterLab (``app="lab"``) or Notebook 7 (``"notebook"``)."""
+
+    app: str = "lab"
 
     @property
     def kernel(self) -> str:
@@ -490,8 +484,6 @@ class NotebookPage(WatchedPage):
 class VoilaPage(WatchedPage):
     """What a notebook shows in Voila; every time it is opened, a kernel of its own runs it."""
 
-    app: str = "voila"
-
     @property
     def kernel(self) -> str:
         """The kernel's id."""
@@ -508,11 +500,6 @@ class VoilaPage(WatchedPage):
         self.page.goto("about:blank")  # another fragment alone would not load it anew
         self.page.goto(f"{address}&theme={theme}#{fragment}")
         self.page.wait_for_selector("#rendered_cells")
-
-    def theme(self, name: str) -> None:
-        """Load the page in the "light" or "dark" theme: Voila has no other way."""
-        if self.theme_shown != name:
-            self.open(name)
 
 
 def open_notebook(
@@ -535,7 +522,7 @@ def open_notebook(
     It is watched from the start, unless what watching costs would be measured too.
     """
     path = _write(lab, cells, name, kernel)
-    notebook = NotebookPage(window(chromium, width, height, scale), lab, path, app)
+    notebook = NotebookPage(window(chromium, width, height, scale), lab, path, app=app)
     if watched:
         notebook.watch()
     notebook.page.add_init_script(script)
@@ -559,6 +546,22 @@ def pixels_of(element: Locator) -> NDArray[np.uint8]:
     """What an element shows, as an array of shape (height, width, 3)."""
     with Image.open(io.BytesIO(element.screenshot())) as picture:
         return np.asarray(picture.convert("RGB"))
+
+
+def drag(element: Locator, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Drag with the mouse between two places of an element, given in shares of its sides."""
+    box, mouse = element.bounding_box(), element.page.mouse
+    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+    mouse.move(*places[0])
+    mouse.down()
+    mouse.move(*places[1], steps=12)
+    mouse.up()
+
+
+def save(page: Page, name: str) -> None:
+    """Take a picture of the whole page, if it was asked for."""
+    if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 # Two pictures of the page.
@@ -637,11 +640,11 @@ def voila_page(chromium: Browser, lab: Lab, request: pytest.FixtureRequest) -> I
     pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
     with _watched(lab) as opened:
 
-        def opening(cells: Cells, *, theme: str = "light", fragment: str = "") -> VoilaPage:
+        def opening(cells: Cells, fragment: str = "") -> VoilaPage:
             path = _write(lab, cells, f"{request.node.originalname}-{len(opened)}")
             opened.append(VoilaPage(window(chromium, WIDTHS[0], 900), lab, path))
             opened[-1].watch()
-            opened[-1].open(theme, fragment)
+            opened[-1].open(fragment=fragment)
             return opened[-1]
 
         yield opening

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.browser.harness import settled
 from tests.browser.test_everywhere import DASHBOARD
-from tests.front_end.tools import node_modules
+from tests.front_end.tools import axe
 
 pytestmark = pytest.mark.slow
 
@@ -16,6 +17,7 @@ AUDIT = """async () => {
         .flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) =>
             `${id}: ${html.slice(0, 160)}: ${failureSummary.slice(0, 300)}`));
 }"""
+COLOURS = "() => [...document.querySelectorAll('.mw *')].map((e) => getComputedStyle(e).color)"
 
 
 def judged(notebook):
@@ -24,18 +26,17 @@ def judged(notebook):
     for theme in ("light", "dark"):
         notebook.theme(theme)
         notebook.page.mouse.move(0, 0)
-        notebook.page.wait_for_timeout(300)  # colours fade from one to the other
+        settled(notebook.page, COLOURS)  # they fade from one to the other
         found += [f"{theme}: {problem}" for problem in notebook.page.evaluate(AUDIT)]
     return found
 
 
 @pytest.mark.timeout(600)
 def test_axe_finds_nothing_serious(notebook_page):
-    axe = node_modules() / "axe-core" / "axe.min.js"
     notebook = notebook_page([DASHBOARD])
     page = notebook.page
     page.locator(".mw-card").first.wait_for()
-    page.evaluate(axe.read_text("utf-8"))
+    page.evaluate(axe())
     problems = judged(notebook)
     page.locator(".mw-tau-text").click()
     page.get_by_role("button", name="about these numbers").click()

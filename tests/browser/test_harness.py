@@ -38,37 +38,23 @@ def test_a_widget_answers_and_what_must_not_happen_is_noticed(widget_page, monke
     assert shown.python('[counter.count, "it\'s"]') == [1, "it's"]
     with pytest.raises(RuntimeError, match="NameError"):
         shown.python("y")
-    files = shown.screenshots("harness", of="button.counter")
-    ends = ("1400-light", "600-light", "1400-dark", "600-dark")
-    assert [file.name for file in files] == [f"harness-{end}.png" for end in ends]
-    assert all(file.stat().st_size for file in files)
-    monkeypatch.delenv("MEMOWIDGETS_SCREENSHOTS")
-    assert shown.screenshots("not-asked-for") == []
-    wrong = "throw new Error('thrown on purpose')", "console.error('said on purpose')"
-    for code in (*wrong, "fetch('http://192.0.2.1/')"):
-        page.evaluate(f"() => {{ setTimeout(() => {{ {code} }}) }}")
-    for problem in (
-        "page error: thrown on purpose",
-        "console error: said on purpose",
-        "request leaves the machine: http://192.0.2.1/",
+    shown.screenshots("harness", of="button.counter", widths=[600], themes=["dark"])
+    assert (tmp_path / "harness-600-dark.png").stat().st_size
+    for event, code, problem in (
+        ("pageerror", "throw new Error('thrown on purpose')", "page error: thrown on purpose"),
+        ("console", "console.error('said on purpose')", "console error: said on purpose"),
+        ("request", "fetch('http://192.0.2.1/')", "request leaves the machine: http://192.0.2.1/"),
     ):
-        shown.page.wait_for_timeout(50)
+        with page.expect_event(event):
+            page.evaluate(f"() => {{ setTimeout(() => {{ {code} }}) }}")
         assert problem in "\n".join(shown.unexpected())
     shown.allow(r"on purpose|192\.0\.2\.1|ERR_|Failed to fetch")
 
 
-@pytest.mark.parametrize(
-    ("url", "local"),
-    [
-        ("http://127.0.0.1:8888/lab", True),
-        ("ws://localhost:1/api", True),
-        ("http://[::1]:1/", True),
-        ("data:text/plain,x", True),
-        ("blob:http://localhost/1", True),
-        ("https://cdn.example.org/x.js", False),
-        ("http://127.0.0.1.example.org/", False),
-        ("http://10.0.0.1/", False),
-    ],
-)
-def test_what_is_local(url, local):
-    assert is_local(url) is local
+HERE = ("http://127.0.0.1:8888/lab", "ws://localhost:1/api", "http://[::1]:1/", "data:text/plain,x",
+        "blob:http://localhost/1")  # fmt: skip
+ELSEWHERE = ("https://cdn.example.org/x.js", "http://127.0.0.1.example.org/", "http://10.0.0.1/")
+
+
+def test_what_is_local():
+    assert [url for url in (*HERE, *ELSEWHERE) if is_local(url)] == [*HERE]

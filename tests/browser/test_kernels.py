@@ -63,5 +63,5 @@ def compute(notebook):
     notebook.python("setattr(source, 'seconds', 1)")
     page.get_by_label("layer", exact=True).select_option("2")
     page.get_by_role("button", name="Compute", exact=True).click()
-    notebook.eventually("dashboard.computed")
+    page.locator(".mw-explorer:not(.mw-dimmed)").wait_for()
     agree(notebook)

@@ -60,7 +60,7 @@ def marimo_page(chromium, tmp_path):
     env = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     env["MARIMO_SKIP_UPDATE_CHECK"] = "1"
     with serving(command, f"{address}/health", tmp_path / "log", cwd=tmp_path, env=env):
-        shown = WatchedPage(window(chromium, 1100, 1000), None, tmp_path, "marimo")
+        shown = WatchedPage(window(chromium, 1100, 1000), None, tmp_path)
         shown.watch()
 
         def opening(theme):

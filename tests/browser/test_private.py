@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 
-import ipywidgets
-import numpy as np
-
-from memowidgets.widgets import SampleInspector
-from tests.widgets.private import images, names, spellings
+from tests.widgets.private import names, spellings
 
 N = 600
 DASHBOARD = f"""
@@ -63,19 +59,3 @@ def assert_nobody_is_given_away(notebook):
     state = notebook.python("__import__('ipywidgets').Widget.get_manager_state()")
     for text in (notebook.path.read_text("utf-8"), html, json.dumps(state)):
         assert [word for word in [*spellings(N), NOTE] if word in text] == []
-
-
-def test_the_state_of_pictures_gives_nobody_away(monkeypatch):
-    widget = SampleInspector(images(20), np.arange(20.0), ids=names(20), tau=9.0)
-    sent = []
-    monkeypatch.setattr(type(widget), "send", lambda _, *message: sent.append(message))
-    page = {"request": "1", "page": 0, "filter": "all", "sort": "order"}
-    decided = {"positions": [3], "decision": "keep", "note": NOTE}
-    for content in ({"type": "page", **page}, {"type": "decide", **decided}):
-        data = {"method": "custom", "content": content}
-        widget._handle_msg({"content": {"data": data}, "buffers": []})
-    assert any(buffers for _, buffers in sent)
-    assert widget.decisions.note.tolist() == [NOTE]
-    state = json.dumps(ipywidgets.Widget.get_manager_state(), default=repr)
-    widget.close()
-    assert [word for word in [*spellings(20), NOTE] if word in state] == []

@@ -6,17 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.test_everywhere import agree, counts, drag_tau, tau
+from tests.browser.test_everywhere import agree, counts, drag_tau
 from tests.notebooks.running import check_quiet, fewer
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
-
-
-def assert_both_sides_agree(notebook):
-    """The page and Python count the same at the same τ, and the evaluation is behind it."""
-    agree(notebook)
-    at_tau = notebook.python(f"dashboard.evaluation.at({tau(notebook.page)!r}).flagged")
-    assert at_tau == counts(notebook.page)["flagged"]
 
 
 @pytest.fixture
@@ -46,10 +39,10 @@ def test_the_quickstart_in_a_real_jupyterlab(notebook_page, quickstart):
     notebook.screenshots("quickstart-lab")
     notebook.screenshots("quickstart-dashboard", of=".mw-dashboard")
 
-    assert_both_sides_agree(notebook)
+    agree(notebook)
     at_zero = counts(page)
     assert at_zero["flagged"] == notebook.python("len(audit.flagged(tau=0.0))")
     drag_tau(page, 0.05)
     assert counts(page)["flagged"] > at_zero["flagged"]
-    assert_both_sides_agree(notebook)
+    agree(notebook)
     notebook.screenshots("quickstart-dragged", of=".mw-dashboard", widths=[1400], themes=["light"])

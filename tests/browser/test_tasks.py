@@ -9,14 +9,7 @@ import pytest
 
 from memowidgets.data import MCQDataset
 from tests.browser.harness import in_view
-from tests.browser.test_everywhere import counts
-
-RECORDED = """
-import memowidgets as mw
-audit = mw.open_recorded("patients-smollm2")
-dashboard = audit.dashboard()
-dashboard
-"""
+from tests.browser.test_everywhere import counts, recorded
 
 
 class Hand:
@@ -33,15 +26,10 @@ class Hand:
         self.page.keyboard.press(key)
         self.actions += 1
 
-    def choose(self, name, value):
-        """Choose in a list: one click opens it, another one chooses."""
-        self.page.get_by_label(name, exact=True).select_option(value)
-        self.actions += 2
-
 
 @pytest.fixture
 def shown(widget_page):
-    opened = widget_page([RECORDED], width=960, height=780)
+    opened = widget_page([recorded("patients-smollm2")], width=960, height=780)
     opened.page.wait_for_selector(".mw-card")
     return opened
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import memowidgets
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.charts import look
 from memowidgets.charts.look import colors_of
 
-STYLES = Path(memowidgets.__file__).parent / "widgets" / "static" / "shared.css"
 # Machado, Oliveira and Fernandes (2009): no long-wave and no middle-wave cones; linear RGB.
 SEEN_WITH = {
     "all cones": np.eye(3),
@@ -65,20 +61,6 @@ def test_everything_stands_out_from_the_page():
         assert contrast(color, look.BACKGROUND) >= 3, color
     for color in (look.TEXT, look.MUTED, look.TEST):
         assert contrast(color, look.BACKGROUND) >= 4.5, color
-
-
-def widget_color(name: str) -> str:
-    """A colour of the widgets' light style sheet."""
-    return re.search(rf"--mw-{name}: (#\w+)", STYLES.read_text(encoding="utf-8"))[1]
-
-
-def test_colours_are_those_of_the_widgets():
-    of_widgets = {
-        "risk": look.MEMORIZED, "accent": look.ACCENT, "amber": look.TEST, "muted": look.MUTED,
-        "other": look.OTHER,
-    }  # fmt: skip
-    assert {name: widget_color(name) for name in of_widgets} == of_widgets
-    assert look.SCORES[0] == look.ACCENT
 
 
 def test_a_score_looks_the_same_whatever_stands_beside_it():

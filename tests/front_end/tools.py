@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-__all__ = ["HERE", "node_modules"]
+__all__ = ["HERE", "axe", "node_modules"]
 
 HERE = Path(__file__).parent
 LOCK = HERE / "package-lock.json"
@@ -29,6 +29,11 @@ def node_modules() -> Path:
     with FileLock(ALONE):  # tests run in several processes
         _install(npm)
     return INSTALLED.parent
+
+
+def axe() -> str:
+    """The script that judges whether everybody can use a page."""
+    return (node_modules() / "axe-core" / "axe.min.js").read_text("utf-8")
 
 
 def _install(npm: str) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.harness import VoilaPage, serving_lab, window
+from tests.browser.harness import VoilaPage, save, serving_lab, window
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("memowidgets", "notebooks", "binder", "scripts")
@@ -80,21 +82,16 @@ def opened(chromium, served, address):
     return shown
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_voila_shows_the_lesson(chromium, served, place):
     shown = opened(chromium, served, "voila/render/notebooks/05_teaching.ipynb")
     for widget in WIDGETS:
         shown.page.locator(widget).first.wait_for(timeout=90_000)
     assert shown.python("__import__('memowidgets').__file__").startswith(str(place))
-    if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
-        shown.page.screenshot(path=Path(folder) / "binder-voila.png", full_page=True)
+    save(shown.page, "binder-voila")
     assert shown.unexpected() == []
     shown.page.context.close()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_jupyterlab_opens_the_quickstart(chromium, served):
     shown = opened(chromium, served, "lab/tree/notebooks/01_quickstart.ipynb")
     title = "Which of these digits will the model memorise?"

@@ -10,6 +10,8 @@ import pytest
 
 from tests.programs import printed
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILE = re.compile(
@@ -54,7 +56,6 @@ def python(place, code):
     return printed(head + code, options=("-W", "error"), cwd=place).split()
 
 
-@pytest.mark.slow
 def test_the_dataset_is_audited_with_the_score_and_opens_again(extended):
     code = """
 import doctest
@@ -76,7 +77,6 @@ print(again.score("neighbours", checkpoint="final").equals(scores), "neighbours"
     assert python(extended, code) == printed
 
 
-@pytest.mark.slow
 def test_the_way_to_train_records_and_stops_at_rho(extended):
     """With a stand-in for Ignite that has its names and calls handlers as it does."""
     code = """
@@ -123,7 +123,6 @@ for rho, epochs in ((0.5, 50), (None, 2)):
     assert python(extended, code)[-6:] == ["True", "True", "True", "False", "False", "True"]
 
 
-@pytest.mark.slow
 def test_the_widget_moves(extended, notebook_page):
     cells = [
         f"import sys; sys.path.insert(0, {str(extended)!r})",

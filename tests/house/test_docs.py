@@ -6,7 +6,6 @@ import ast
 import doctest
 import importlib
 import inspect
-import os
 import re
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 import memowidgets as mw
 from scripts.docs import problems
+from tests.browser.harness import save
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -55,9 +55,8 @@ def test_every_public_name_is_in_the_reference(site, room):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_site_opens_from_disk_and_asks_nobody(chromium, site, scheme):
-    context = chromium.new_context(offline=True, color_scheme=scheme)
+def test_the_site_opens_from_disk_and_asks_nobody(chromium, site):
+    context = chromium.new_context(offline=True)
     page, wrong = context.new_page(), []
     page.on("pageerror", lambda error: wrong.append(f"page error: {error}"))
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
@@ -67,8 +66,7 @@ def test_the_site_opens_from_disk_and_asks_nobody(chromium, site, scheme):
     for name in ("index", "start", "concepts", "api/metrics"):
         page.goto((site / f"{name}.html").as_uri())
         page.get_by_role("heading", level=1).first.wait_for()
-        if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
-            page.screenshot(path=Path(folder) / f"docs-{name.replace('/', '-')}-{scheme}.png")
+        save(page, f"docs-{name.replace('/', '-')}")
     page.goto((site / "search.html").as_uri() + "?q=directions")
     page.locator("#search-results").get_by_role("link", name="Concepts").wait_for()
     context.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,10 +14,7 @@ FILES = sorted((ROOT / "tests").rglob("*.test.mjs"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
-def test_javascript(file):
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no Node: install nodejs 20 or newer")
+def test_javascript(node, file):
     env = {k: v for k, v in os.environ.items() if not k.startswith("NODE_TEST")}
     result = subprocess.run(
         [node, "--test", "--test-reporter=tap", str(file)],

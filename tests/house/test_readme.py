@@ -5,22 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from tests.house.test_docs import ROOT, blocks
 from tests.programs import printed
-
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
 
 
 def test_what_it_links_to_and_shows_is_there():
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", README):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / "README.md").read_text("utf-8")):
         assert (ROOT / target).exists(), target
 
 
@@ -43,7 +36,7 @@ def test_the_readmes_lines_run_in_a_fresh_clone(clone, monkeypatch):
     """The first notebook, which goes on from them, is run by tests/browser/test_quickstart.py."""
     assert (clone / "notebooks" / "01_quickstart.ipynb").exists()
     monkeypatch.setenv("PYTHONPATH", str(clone))
-    (code,) = blocks("python")
+    (code,) = blocks(ROOT / "README.md", "python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     code = code.replace("run_shadows(32)", "run_shadows(4, processes=1)")  # not 32
     assert "run_shadows(4" in code

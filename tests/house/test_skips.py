@@ -32,13 +32,9 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
 
     ours = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
     ours["PYTHONPATH"] = str(ROOT)
-    in_ci = {"CI": "1", "PYTEST_ADDOPTS": "--continue-on-collection-errors -n1"}
-    for env, code, said in (
-        ({}, 0, "4 skipped, 1 xfailed"),
-        (in_ci, 1, "1 failed, 1 skipped, 1 xfailed, 2 errors"),
-    ):
-        command = [sys.executable, "-m", "pytest", "-q", *apart, str(tmp_path)]
-        done = subprocess.run(
-            command, cwd=ROOT, env=ours | env, capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, said in done.stdout.splitlines()[-1]) == (code, True), done.stdout
+    ours |= {"CI": "1", "PYTEST_ADDOPTS": "--continue-on-collection-errors -n1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *apart, str(tmp_path)],
+        cwd=ROOT, env=ours, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "1 failed, 1 skipped, 1 xfailed, 2 errors" in done.stdout.splitlines()[-1]

@@ -129,13 +129,6 @@ def test_arrays_alone(tmp_path):
         assert (found["prediction"]["score"], found["prediction"]["flagged"]) == ("loss", flagged)
 
 
-def test_what_cannot_be_meant(small, tmp_path):
-    with pytest.raises(ValueError, match=r"tau must be a .*number"):
-        small.report(tmp_path / "a.html", tau=float("nan"))
-    with pytest.raises(ValueError, match="unknown score 'surprise'; valid: psmi"):
-        small.report(tmp_path / "a.html", metric="surprise")
-
-
 def test_the_warnings_are_those_of_the_evaluation(tmp_path):
     labels = np.r_[np.arange(150) % 3, [3] * 5, 4]
     log_lira = np.where(np.arange(156) < 6, 9.0, -2.0)

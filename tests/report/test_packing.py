@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memowidgets.report.page import _STATIC, pack, smaller, thousandths
-from memowidgets.widgets.widget import page_script
 from tests.javascript import asking
 
 # Answers each line of JSON with what the page makes of it; bytes are in hexadecimal.
@@ -71,10 +70,3 @@ def test_pictures_are_made_smaller_by_their_mean():
     assert small.shape == (64, 48, 1)
     assert small[0, 0, 0] == 25
     assert smaller(small) is small
-
-
-def test_the_script_is_one_whole_without_modules():
-    text = page_script(_STATIC / "report.js")
-    assert not [line for line in text.splitlines() if line.startswith(("import", "export"))]
-    assert "</" + "script" not in text.lower()
-    assert "<!--" not in text

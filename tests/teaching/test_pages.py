@@ -8,7 +8,7 @@ import pytest
 
 from scripts import live
 from scripts.docs import guarded
-from tests.browser.harness import opened
+from tests.browser.harness import opened, settled
 from tests.house.test_live_pages import WHOLE
 
 # Which plots move with a slider, whose label begins so.
@@ -106,9 +106,9 @@ def free_place(page, cloud):
     return box["x"] + 25, box["y"] + box["height"] - 25
 
 
-def point_in_words(page):
-    """Number, count and place of the chosen point, as a screen reader hears them."""
-    return page.locator(".mw-plot-cloud").get_attribute("aria-label")
+def chosen(page, number, of):
+    """Wait until a point is the chosen one, as a screen reader hears it."""
+    page.locator(f".mw-plot-cloud[aria-label*='Point {number} of {of}']").wait_for()
 
 
 @pytest.mark.parametrize("name", ["watch", "psmi"])
@@ -116,30 +116,23 @@ def test_a_finger_adds_a_point_drags_it_and_scrolls_beside_it(playground, name):
     page = playground(name, **PHONE)
     cloud = page.locator(".mw-plot-cloud")
     cloud.scroll_into_view_if_needed()
-    count = int(re.search(r"of (\d+)", point_in_words(page))[1])
+    count = int(re.search(r"of (\d+)", cloud.get_attribute("aria-label"))[1])
     x, y = free_place(page, cloud)
     for _ in range(2):
         page.touchscreen.tap(x, y)
-    assert f"Point {count + 1} of {count + 1}" in point_in_words(page)
+    chosen(page, count + 1, count + 1)
     page.get_by_role("button", name="Add", exact=True).tap()
-    assert f"Point {count + 2} of {count + 2}" in point_in_words(page)
+    chosen(page, count + 2, count + 2)
     cloud.scroll_into_view_if_needed()
     x, y = free_place(page, cloud)
-    before, scrolled = pixels(cloud), page.evaluate("scrollY")
+    drawn = "document.querySelector('.mw-plot-cloud').toDataURL()"
+    before, scrolled = settled(page, drawn), page.evaluate("scrollY")
     finger(page, (x, y), *((x + 8 * i, y - 4 * i) for i in range(1, 9)))
-    assert f"Point {count + 1} of {count + 2}" in point_in_words(page)
+    chosen(page, count + 1, count + 2)
     assert page.evaluate("scrollY") == scrolled
-    page.wait_for_function(
-        "([cloud, before]) => cloud.toDataURL() !== before", arg=[cloud.element_handle(), before]
-    )
+    page.wait_for_function(f"(before) => {drawn} !== before", arg=before)
     finger(page, (x, y), *((x, y - 20 * i) for i in range(1, 9)))  # no point is there any more
     page.wait_for_function("(before) => scrollY > before", arg=scrolled)
-
-
-def pixels(cloud):
-    """What is drawn, once it is at rest."""
-    cloud.evaluate("() => new Promise((done) => setTimeout(done, 300))")
-    return cloud.evaluate("(cloud) => cloud.toDataURL()")
 
 
 # Counts the pictures of the cloud.
@@ -229,6 +222,6 @@ def test_what_disturbs_a_training_ends_it_and_its_workers(widget_page):
     with opened.server.lock:
         opened.names["first"].close()
     page.wait_for_function("() => document.querySelectorAll('.mw-play').length === 1")
-    page.wait_for_timeout(300)
-    assert len(page.workers) == each
+    while len(page.workers) != each:
+        page.wait_for_timeout(20)
     go_on(page, "Ask 32 other networks")

@@ -18,12 +18,6 @@ from tests.widgets.page import say_all, told
 @pytest.fixture
 def explorer():
     scores, errors, log_lira = scores_like_psmi()
-    return ThresholdExplorer(scores, log_lira >= 4, errors=errors, title="PSMI")
-
-
-@pytest.fixture
-def judged():
-    scores, errors, log_lira = scores_like_psmi()
     return ThresholdExplorer(scores, log_lira=log_lira, errors=errors, title="PSMI")
 
 
@@ -47,6 +41,7 @@ def test_without_truth_or_with_one_kind_of_samples_there_are_no_rates():
         assert widget.counts["flagged"] == 2
         assert widget.evaluation is None
         assert "AUC" not in repr(widget)
+    assert ThresholdExplorer([1, 2, 3], [True, False, True]).evaluation.n_memorized == 2
 
 
 GOOD = [1.0, 2.0, 3.0]
@@ -82,29 +77,30 @@ def test_a_saved_notebook_has_the_dots_and_the_sentences(explorer):
     assert "application/vnd.jupyter.widget-view+json" in data
 
 
-def test_an_eta_from_the_page_counts_at_once_and_is_evaluated_when_it_rests(judged):
+def test_an_eta_from_the_page_counts_at_once_and_is_evaluated_when_it_rests(explorer):
     scores, _, log_lira = scores_like_psmi()
-    before = judged.evaluation
-    judged.set_state({"eta": 7.0})
-    assert judged.counts["missed"] + judged.counts["found"] == (log_lira >= 7).sum()
-    assert judged.eta_committed == 4.0
-    assert judged.evaluation is before
-    judged.set_state({"eta": 7.0, "eta_committed": 7.0})
-    assert judged.evaluation.n_memorized == (log_lira >= 7).sum()
-    assert told(judged, "truth")["eta"] == 7.0
-    judged.tau, judged.eta = 0.1, float(log_lira[log_lira > 4][0])  # from Python all moves at once
-    point = roc(scores, log_lira >= judged.eta).at(0.1)
-    assert (judged.counts["found"], judged.counts["missed"]) == (point.found, point.missed)
-    assert told(judged, "late")["eta"] == judged.eta_committed == judged.eta
+    before = explorer.evaluation
+    explorer.set_state({"eta": 7.0})
+    assert explorer.counts["missed"] + explorer.counts["found"] == (log_lira >= 7).sum()
+    assert explorer.eta_committed == 4.0
+    assert explorer.evaluation is before
+    explorer.set_state({"eta": 7.0, "eta_committed": 7.0})
+    assert explorer.evaluation.n_memorized == (log_lira >= 7).sum()
+    assert told(explorer, "truth")["eta"] == 7.0
+    explorer.tau = 0.1  # from Python all moves at once
+    explorer.eta = float(log_lira[log_lira > 4][0])
+    point = roc(scores, log_lira >= explorer.eta).at(0.1)
+    assert (explorer.counts["found"], explorer.counts["missed"]) == (point.found, point.missed)
+    assert told(explorer, "late")["eta"] == explorer.eta_committed == explorer.eta
 
 
-def test_log_lira_is_sent_once_it_is_asked_for(judged):
+def test_log_lira_is_sent_once_it_is_asked_for(explorer):
     scores, _, log_lira = scores_like_psmi()
     rising = log_lira[np.argsort(scores)].tobytes()
-    assert rising not in [*told(judged, "data").values(), *told(judged, "truth").values()]
-    version = told(judged, "data")["version"]
-    assert say_all(judged, "log_lira", version=version - 1) == []
-    [(content, [packed])] = say_all(judged, "log_lira", version=version)
+    assert rising not in [*told(explorer, "data").values(), *told(explorer, "truth").values()]
+    version = told(explorer, "data")["version"]
+    assert say_all(explorer, "log_lira", version=version - 1) == []
+    [(content, [packed])] = say_all(explorer, "log_lira", version=version)
     assert (content["version"], content["wide"], packed) == (version, True, rising)
 
 
@@ -116,11 +112,3 @@ def test_samples_without_log_lira_are_left_out_and_counted():
     assert widget.counts["n"] == 598
     assert widget.evaluation.auc == roc(scores[keep], log_lira[keep] >= 4).auc
     assert told(widget, "data")["note"] == "2 samples without log-LiRA are left out."
-
-
-def test_undecided_samples_are_closer_to_tau_than_two_errors(explorer):
-    scores, errors, _ = scores_like_psmi()
-    explorer.tau = 0.2
-    assert explorer.undecided == (np.abs(scores - 0.2) < 2 * errors).sum()
-    explorer.update(scores)
-    assert explorer.undecided is None

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import threading
-import weakref
 
 import numpy as np
 import pytest
@@ -15,15 +12,9 @@ from memowidgets.decisions import DecisionLog
 from memowidgets.evaluation.scored import Scored
 from memowidgets.widgets import SampleInspector
 from memowidgets.widgets.inspected import Listed, first_of
-from memowidgets.widgets.widget import in_background
 from tests.widgets.fake_source import detail_of, digit_like, hostile_questions, scores_like_psmi
-from tests.widgets.page import say, say_all
-
-
-def page(inspector, **asked):
-    """What the front end would get."""
-    question = {"request": "r", "page": 0, "filter": "all", "sort": "order"}
-    return say_all(inspector, "page", **{**question, **asked})[-1]
+from tests.widgets.page import page_of, say, say_all
+from tests.widgets.private import images, names, questions, spellings
 
 
 @pytest.fixture
@@ -44,12 +35,13 @@ def test_a_search_narrows_the_list_and_leaves_the_counts():
         assert content["counts"] == {"flagged": 1, "left alone": 2, "all": 3}
     assert [content["total"] for content in found.values()] == [1, 1, 0]
     named = SampleInspector(["a bee", "a cow"], labels=[0, 1], class_names=["Insect", "mammal"])
-    assert [item["position"] for item in page(named, search="insect")[0]["items"]] == [0]
+    assert [item["position"] for item in page_of(named, search="insect")["items"]] == [0]
 
 
 def test_pages_are_sorted_filtered_and_counted(digits):
     scores, _, log_lira = scores_like_psmi(200)
-    content, buffers = page(digits, filter="flagged", sort="risk")
+    asked = {"request": "r", "page": 0, "filter": "flagged", "sort": "risk"}
+    [(content, buffers)] = say_all(digits, "page", **asked)
     flagged = np.flatnonzero(scores <= 0)
     assert content["total"] == len(flagged)
     wanted = flagged[np.argsort(scores[flagged])][:24]
@@ -71,7 +63,7 @@ def test_the_first_rows_of_an_order_are_those_of_all_of_it():
 
 
 def test_what_the_page_asks_wrongly_is_put_right(digits):
-    content, _ = page(digits, filter="nonsense", sort="nonsense", page=-5)
+    content = page_of(digits, filter="nonsense", sort="nonsense", page=-5)
     assert content["page"] == 0
     assert content["total"] == content["counts"]["flagged"]
 
@@ -79,7 +71,7 @@ def test_what_the_page_asks_wrongly_is_put_right(digits):
 def test_long_texts_are_cut_and_halves_of_characters_replaced():
     records, _ = hostile_questions()
     widget = SampleInspector(records)
-    content, _ = page(widget)
+    content = page_of(widget)
     json.dumps(content).encode("utf-8")
     "".join(item["text"] for item in content["items"]).encode("utf-8")
     long = next(item for item in content["items"] if item["text"].startswith("WWW"))
@@ -107,18 +99,6 @@ def test_bad_input_is_named(arguments, keywords, error, words):
         SampleInspector(*arguments, **keywords)
 
 
-def test_rows_and_their_orders_go_at_once_when_nobody_holds_them():
-    rows = Listed(Scored(np.arange(5), np.arange(5.0)))
-    rows.order("risk")
-    held = weakref.ref(rows.scored.scores)
-    gc.disable()
-    try:
-        del rows
-        assert held() is None
-    finally:
-        gc.enable()
-
-
 def test_orders_are_stable_and_put_the_unknown_last():
     scored = Scored(
         np.arange(4),
@@ -141,14 +121,14 @@ def test_decisions_filter_and_count(digits):
     positions = [3, 5, 8]
     reply = say(digits, "decide", positions=positions, decision="remove", note="why")
     assert reply["text"] == "3 of 3 samples changed: now to be removed."
-    content, _ = page(digits, decision="remove")
+    content = page_of(digits, decision="remove")
     assert [item["position"] for item in content["items"]] == positions
     assert content["items"][0]["decision"] == "remove"
     assert (content["total"], content["counts"]["all"]) == (3, 200)
     assert content["byDecision"] == {"keep": 0, "remove": 3, "relabel": 0, "undecided": 197}
     assert content["decisions"]["undo"] == 1
     assert digits.decisions.values.tolist() == [[f"{p:03d}", "remove", "why"] for p in positions]
-    assert page(digits, decision="undecided")[0]["total"] == 197
+    assert page_of(digits, decision="undecided")["total"] == 197
 
 
 @pytest.mark.parametrize(
@@ -177,16 +157,14 @@ def test_a_wrong_message_is_answered_with_what_is_wrong(digits, kind, content, f
     assert digits.decisions.empty
 
 
-def test_neither_state_nor_stand_in_holds_notes_or_ids():
-    records, names = hostile_questions()
-    widget = SampleInspector(records, ids=names)
+@pytest.mark.parametrize("made", [questions, images])
+def test_neither_state_nor_stand_in_gives_anybody_away(made):
+    widget = SampleInspector(made(20), np.arange(20.0), ids=names(20), tau=9.0)
+    page_of(widget, open=0)
     say(widget, "decide", positions=[1], decision="remove", note="secret note")
     say(widget, "detail", request="r", position=0)
-    page(widget)
-    bundle = widget._repr_mimebundle_()[0]
-    state = json.dumps(widget.get_state(), default=repr) + json.dumps(bundle)
-    for private in ("secret", names[0], names[1], "wobbling"):
-        assert private not in state
+    state = json.dumps([widget.get_state(), widget._repr_mimebundle_()[0]], default=repr)
+    assert not [word for word in [*spellings(20), "secret"] if word in state]
 
 
 def test_an_opened_sample_is_whole_and_knows_its_place():
@@ -197,7 +175,7 @@ def test_an_opened_sample_is_whole_and_knows_its_place():
     opened = say(widget, "detail", **asked)
     assert opened["place"] == {"number": 2, "total": 3}
     assert len(opened["item"]["text"]) == 6002
-    listed = page(widget, open=3)[0]
+    listed = page_of(widget, open=3)
     assert len(listed["items"][0]["text"]) == 240
     [whole] = listed["open"]
     assert (whole["position"], len(whole["text"])) == (3, 6002)
@@ -206,41 +184,21 @@ def test_an_opened_sample_is_whole_and_knows_its_place():
     assert not opened["more"]
 
 
-def asked(widget, monkeypatch, *positions):
-    """Ask for what is known of samples; what the widget says then, once its threads are done."""
-    sent, started = [], []
-
-    def start(job, name):
-        started.append(in_background(job, name))
-
-    monkeypatch.setattr("memowidgets.widgets.inspector.in_background", start)
-    monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
-    for position in positions:
-        question = {"type": "detail", "request": str(position), "position": position}
-        widget._handle_custom_msg({**question, "known": True}, [])
-    at_once = [content["type"] for content in sent if content["type"] != "known"]
-    assert at_once == ["opened"] * len(positions)
-    yield
-    assert all(done.wait(10) for done in started)
-    yield [content for content in sent if content["type"] == "known"]
+def known_later(widget, monkeypatch, position):
+    """What the widget says once it is known, after it has said what the sample is."""
+    monkeypatch.setattr("memowidgets.widgets.inspector.in_background", lambda job, _name: job())
+    asked = {"request": "r", "position": position, "known": True}
+    (opened, _), (known, _) = say_all(widget, "detail", **asked)
+    assert [one["type"] for one in (opened, known)] == ["opened", "known"]
+    assert opened["request"] == known["request"] == "r"
+    return known
 
 
-def test_what_a_source_knows_comes_later_with_its_request(monkeypatch):
-    gates = [threading.Event(), threading.Event()]
-
-    def slow(position):
-        gates[position].wait(10)
-        return detail_of(position, 2, layers=2, checkpoints=3)
-
-    answers = asked(SampleInspector(["first", "second"], detail=slow), monkeypatch, 0, 1)
-    next(answers)
-    for gate in gates:
-        gate.set()
-    known = {content["request"]: content["known"] for content in next(answers)}
-    assert set(known) == {"0", "1"}
-    assert len(known["1"]["scores"]) == 3
-    assert known["1"]["neighbours"][0]["text"] in ("first", "second")
-    json.dumps(known)
+def test_what_a_source_knows_comes_later(monkeypatch):
+    widget = SampleInspector(["first", "second"], detail=lambda i: detail_of(i, 2, 2, 3))
+    known = known_later(widget, monkeypatch, 1)["known"]
+    assert len(known["scores"]) == 3
+    assert known["neighbours"][0]["text"] in ("first", "second")
 
 
 def test_a_filter_has_the_samples_whose_label_looks_wrong_or_that_are_on_the_line():
@@ -252,12 +210,12 @@ def test_a_filter_has_the_samples_whose_label_looks_wrong_or_that_are_on_the_lin
     assert widget._rows.filters == (
         "flagged", "left alone", "label looks wrong", "on the line", "all",
     )  # fmt: skip
-    content, _ = page(widget, filter="label looks wrong", tau=0.0)
+    content = page_of(widget, filter="label looks wrong", tau=0.0)
     assert [item["position"] for item in content["items"]] == [1, 3]
     assert [item["suggested"] for item in content["items"]] == [1, 0]
     assert content["counts"]["label looks wrong"] == 2
     for tau in (0.0, 0.02, 0.25, 0.7):
-        content, _ = page(widget, filter="on the line", tau=tau)
+        content = page_of(widget, filter="on the line", tau=tau)
         close = set(np.flatnonzero(np.abs(scores - tau) < 2 * errors).tolist())
         assert {item["position"] for item in content["items"]} == close
         assert all(item["uncertain"] for item in content["items"])
@@ -273,21 +231,19 @@ def test_a_class_has_the_name_of_a_short_option_and_else_its_letter():
     ]
     widget = SampleInspector(rows, [0.1, 0.2], probabilities=[[0.2, 0.8], [0.9, 0.1]],
                              class_names=["A", "B"], detail=lambda p: detail_of(p, 2))  # fmt: skip
-    items = page(widget, filter="all")[0]["items"]
+    items = page_of(widget, filter="all")["items"]
     assert [(item["label"], item["guess"]) for item in items] == [("heart", "B"), ("bone", "skin")]
     said = say(widget, "decide", positions=[1], decision="relabel", to=0)
     assert said["text"] == "p1: bone → skin."
     assert widget.decisions["to"].tolist() == ["A"]  # files name the class as the data do
-    assert page(widget, filter="all")[0]["items"][1]["to"] == "skin"
+    assert page_of(widget, filter="all")["items"][1]["to"] == "skin"
 
 
 def test_a_source_that_fails_says_why(monkeypatch):
     def fails(_position):
         raise OSError("the disk is gone")
 
-    answers = asked(SampleInspector(["first"], detail=fails), monkeypatch, 0)
-    next(answers)
-    [known] = next(answers)
+    known = known_later(SampleInspector(["first"], detail=fails), monkeypatch, 0)
     assert known["problem"] == "the disk is gone"
 
 
@@ -297,7 +253,7 @@ def test_two_inspectors_share_a_log_and_a_closed_one_hears_no_more():
     said = lambda: two.get_state("_decided")["_decided"]  # noqa: E731
     say(one, "decide", positions=[0], decision="keep")
     assert said() == 1
-    assert page(two)[0]["items"][0]["decision"] == "keep"
+    assert page_of(two)["items"][0]["decision"] == "keep"
     two.close()
     say(one, "decide", positions=[0], decision="remove")
     assert said() == 1
@@ -308,7 +264,7 @@ def test_long_class_names_are_cut_and_long_options_say_so():
     rows = [{"question": "Which?", "choices": ["a", "b" * 50_003], "answer": 0, "id": "1"}]
     with_long = SampleInspector(rows * 3, class_names=["A", long], labels=[1, 0, 1],
                                 ids=["1", "2", "3"])  # fmt: skip
-    content, _ = page(with_long)
+    content = page_of(with_long)
     assert len(json.dumps({**content, "open": []})) < 5000
     opened = say(with_long, "detail", request="a", position=0, known=False)["item"]
     for item in (*content["open"], opened):
@@ -319,6 +275,6 @@ def test_long_class_names_are_cut_and_long_options_say_so():
 def test_withheld_samples_say_so_once_above_all():
     rows = [{"id": f"q{i}", "label": i % 2, "hint": "data=…"} for i in range(6)]
     widget = SampleInspector(rows, [0.1] * 6)
-    content, _ = page(widget)
+    content = page_of(widget)
     assert content["notice"] == "The samples are not at hand: open the audit with data=…"
     assert {item["text"] for item in content["items"]} == {""}

@@ -11,15 +11,10 @@ from memowidgets.data import TableDataset, TextDataset
 from memowidgets.data.dataset import kind_of
 from memowidgets.widgets import SampleInspector
 from memowidgets.widgets.samples import UsualValues
-from tests.widgets.page import say
+from tests.widgets.page import page_of
 
 N = 40
 NAMES = [f"intent {chr(97 + i % 26)}{i}" for i in range(77)]
-
-
-def page(inspector, **asked):
-    question = {"request": "r", "page": 0, "filter": "all", "sort": "order"}
-    return say(inspector, "page", **{**question, **asked})
 
 
 def frame():
@@ -83,22 +78,16 @@ def test_a_constant_or_empty_class_is_no_problem():
 def test_a_row_travels_as_text_with_its_label_and_the_likeliest_classes(table):
     probabilities = np.tile([0.7, 0.3], (N, 1))
     inspector = SampleInspector(table, np.zeros(N), probabilities=probabilities)
-    content = page(inspector)
+    content = page_of(inspector)
     item = content["items"][4]
     assert content["kind"] == "table"
     assert item["values"][0] == {"name": "age", "value": "90", "usual": item["values"][0]["usual"]}
     assert item["label"] == str(table.labels[4])
-    [item] = page(inspector, open=4)["open"]
-    assert [(one["name"], one["probability"]) for one in item["likeliest"]] == [
-        ("0", 0.7),
-        ("1", 0.3),
-    ]
-    assert [one["label"] for one in item["likeliest"]] == [
-        table.labels[4] == 0,
-        table.labels[4] == 1,
-    ]
+    [item] = page_of(inspector, open=4)["open"]
+    likeliest = [(one["name"], one["probability"], one["label"]) for one in item["likeliest"]]
+    assert likeliest == [("0", 0.7, table.labels[4] == 0), ("1", 0.3, table.labels[4] == 1)]
     assert [one["canary"] for one in content["items"]] == table.canaries[:24].tolist()
-    found = page(inspector, search="age: 90")
+    found = page_of(inspector, search="age: 90")
     assert [one["position"] for one in found["items"]] == [4]
     assert "anonymise" not in content["decisions"]["choices"]
     assert "Only texts" in content["decisions"]["refused"]["anonymise"]
@@ -109,7 +98,7 @@ def test_a_text_travels_with_five_likeliest_of_many_classes():
     probabilities = np.random.default_rng(0).dirichlet(np.ones(77), 77)
     texts = texts.with_canaries(5)
     inspector = SampleInspector(texts, np.zeros(77), probabilities=probabilities)
-    content = page(inspector, open=3)
+    content = page_of(inspector, open=3)
     [item] = content["open"]
     best = np.argsort(-probabilities[3])[:5]
     assert texts.labels[3] not in best
@@ -122,12 +111,12 @@ def test_a_text_travels_with_five_likeliest_of_many_classes():
 
 def test_a_frame_is_shown_as_a_table_and_one_of_questions_as_questions():
     inspector = SampleInspector(frame().assign(when=pd.Timestamp(0)), np.zeros(N))
-    item = page(inspector)["items"][0]
+    item = page_of(inspector)["items"][0]
     assert {value["name"] for value in item["values"]} == {"age", "ward", "pressure", "when"}
     assert item["label"] == "0"
     records = [{"question": "Why?", "choices": ["a", "b"], "answer": 0}]
     inspector = SampleInspector(pd.DataFrame(records))
-    assert page(inspector)["kind"] == "mcq"
+    assert page_of(inspector)["kind"] == "mcq"
     audit = mw.Audit.from_arrays(frame()["label"], frame()[["age", "pressure"]], samples=frame())
     assert isinstance(audit.data, TableDataset)
     assert list(audit.data.columns) == ["age", "ward", "pressure"]

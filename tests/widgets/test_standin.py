@@ -63,10 +63,6 @@ def test_without_ground_truth_all_stand_on_the_line():
 def test_by_class_the_dots_are_of_the_score_against_its_class():
     some = scored(labels=np.arange(400) % 3)
     assert dots(some, "class", 4.0) == dots(some.against_class, -1.0, 4.0)
-    assert (
-        len(drawn(dots(some, "class", 4.0))["memorized"])
-        == (some.flagged("class") & (some.log_lira >= 4)).sum()
-    )
 
 
 def test_many_samples_are_bars_that_say_their_scale():

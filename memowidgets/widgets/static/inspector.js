@@ -43,7 +43,7 @@ export class Inspector {
     this.turning = false; // whether the page that is to come has the sample to open
     this.carried = false; // whether the open sample is of the list before
     this.known = false; // whether all that is known of it is asked for
-    this.lookedAt = { position: /** @type {number | null} */ (null), known: false };
+    this.lookedAt = { position: /** @type {number | null} */ (null), known: false, carried: false };
     this.decided = () => {}; // what follows once the last decision is made
     this.root = root(el, "inspector", "Sample inspector", this.ears);
     this.looks = /** @type {string[]} */ ([]); // all that each card shows, as a text
@@ -503,9 +503,10 @@ export class Inspector {
    * @param {string} request
    */
   askDetail(request) {
-    const { open: position, known } = this;
-    this.lookedAt = { position, known };
+    const { open: position, known, carried } = this;
+    this.lookedAt = { position, known, carried };
     this.known = false;
+    this.carried &&= position === null;
     return position !== null && tell(this.model, { type: "detail", request, position, known, ...this.shown() });
   }
 
@@ -520,14 +521,13 @@ export class Inspector {
       if (now) this.opened.showKnown(content.known, content.problem, buffers);
     } else if (content.position === null) {
       if (now) this.change({});
-    } else if (now && this.carried && content.place === null) {
+    } else if (now && this.lookedAt.carried && content.place === null) {
       this.change({ page: 0 });
     } else if (now && this.reply !== null) {
       this.showItem(content.item, content.place, bytesIn(buffers), true);
       this.turnTo(content.place);
     }
     if (content.type === "opened" && content.position !== null && content.more && this.lookedAt.known) return;
-    this.carried = false;
     this.details.answered();
   }
 

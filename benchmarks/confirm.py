@@ -398,7 +398,7 @@ class Result:
         drawn = groups.draws[:, groups.of_row] * groups.model_draws[:, of_model]
         low, high = np.quantile(j(drawn), [0.025, 0.975])
         left_out = (np.arange(groups.n_models)[:, None] != of_model).astype(np.float64)
-        reach = Jackknife.of(j(left_out)).reach(0.95)
+        reach = Jackknife.of(j(left_out)).reach
         return value, float(min(low, value - reach)), float(max(high, value + reach))
 
     @property

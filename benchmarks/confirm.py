@@ -38,7 +38,8 @@ from torch import nn
 import memowidgets as mw
 from benchmarks.measure import machine
 from memowidgets.data import Dataset
-from memowidgets.evaluation import FEW_POSITIVES, below_class, lowest_share
+from memowidgets.evaluation import below_class, lowest_share
+from memowidgets.evaluation.curve import FEW_POSITIVES
 from memowidgets.evaluation.intervals import Groups, Jackknife
 from memowidgets.metrics import mean_rank
 from memowidgets.models import Model

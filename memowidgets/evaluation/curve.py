@@ -23,6 +23,7 @@ from memowidgets.checks import (
     to_numpy,
 )
 from memowidgets.evaluation.intervals import (
+    NO_ERROR,
     Groups,
     Interval,
     Jackknife,
@@ -713,14 +714,11 @@ def _of_groups(a: Evaluation, b: Evaluation, groups: Groups) -> tuple[Interval, 
     """Return the 95 % interval of the difference, and p, for rows in groups."""
     difference = a.auc - b.auc
     areas = [groups.areas(one.scores, one.memorized) for one in (a, b)]
-    drawn = float(np.nanstd(areas[0] - areas[1], ddof=1))
+    drawn = max(float(np.nanstd(areas[0] - areas[1], ddof=1)), NO_ERROR)
     each = [groups.without_each_model(one.scores, one.memorized) for one in (a, b)]
     left_out = Jackknife.of(each[0] - each[1])
     reach = max(_Z95 * drawn, left_out.reach)
-    p_value = 1.0
-    if difference:
-        p_value = 2 * float(ndtr(-abs(difference) / drawn)) if drawn > 0 else 0.0
-        p_value = max(p_value, left_out.p_value(difference))
+    p_value = max(2 * float(ndtr(-abs(difference) / drawn)), left_out.p_value(difference))
     return (max(difference - reach, -1.0), min(difference + reach, 1.0)), p_value
 
 

@@ -32,7 +32,7 @@ _NUMBERS = 20_000_000  # maximum size of the table of draws
 _STEPS = 2000  # steps of the curve for the interval of the AUC
 _LIMITS = (0.025, 0.975)
 _AT_ONCE = 2**17  # numbers of the table of draws by rows
-_NO_ERROR = float(np.finfo(np.float64).tiny)
+NO_ERROR = float(np.finfo(np.float64).tiny)  # 0 that numbers can be divided by
 _FEW = 10  # with fewer distinct samples on a side, percentile intervals are too narrow
 
 
@@ -318,7 +318,7 @@ class Jackknife:
     error : float
         Nearly 0 if there are fewer than two values.
     freedom : int
-        Degrees of freedom: the number of values − 1.
+        Degrees of freedom: the number of values − 1, but at least 1.
     """
 
     error: float
@@ -328,10 +328,9 @@ class Jackknife:
     def of(cls, left_out: Floats) -> Jackknife:
         """Create it from the number without each model; NaN is left out."""
         known = left_out[np.isfinite(left_out)]
-        freedom = len(known) - 1
-        if freedom < 1:
-            return cls(_NO_ERROR, 1)
-        return cls(max(float(np.sqrt(freedom * np.var(known))), _NO_ERROR), freedom)
+        freedom = max(len(known) - 1, 1)
+        error = float(np.sqrt(freedom * known.var())) if len(known) else 0.0
+        return cls(max(error, NO_ERROR), freedom)
 
     @property
     def reach(self) -> float:

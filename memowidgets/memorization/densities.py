@@ -229,12 +229,11 @@ def excess_kurtosis(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> tuple[
     """
     gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
     found = moments(gaps, members, "shadow_gaps")
-    flat = found.coinciding
     values = []
     for side, present in ((found.inside, members), (found.outside, ~members)):
         away = np.where(present, gaps - side.mean, 0.0)
         fourth = (away**4).sum(axis=0)
-        usable = (side.count >= FEWEST_GAPS) & (side.squares > 0) & ~flat
+        usable = (side.count >= FEWEST_GAPS) & (side.squares > 0) & ~found.coinciding
         n, squares = side.count[usable], side.squares[usable]
         plain = n * fourth[usable] / squares**2 - 3
         values.append((n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * plain + 6))

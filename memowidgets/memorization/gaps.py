@@ -138,8 +138,7 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
         safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64
         parts.append((low, high, *_of_sides(block.astype(precision), members[:, columns])))
-    every = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
-    low, high, inside, outside = every
+    low, high, inside, outside = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
     return GapMoments(Side(*inside), Side(*outside), low, high)
 
 

@@ -65,11 +65,9 @@ def test_paired_comparison(digits):
 
 
 def test_a_comparison_takes_two_of_each_kind_and_no_fewer():
-    scores = np.arange(6.0)
-    few = np.arange(6) < 2
-    for truth in (few, ~few):
-        found = compare(roc(scores, truth), roc(-scores, truth))
-        assert (found.auc_a, found.auc_b, found.difference) in ((1, 0, 1), (0, 1, -1))
+    scores, few = np.arange(6.0), np.arange(6) < 2
+    found = compare(roc(scores, few), roc(-scores, few))
+    assert (found.auc_a, found.auc_b, found.difference) == (1, 0, 1)
     for truth in (few & (scores > 0), ~few | (scores > 0)):
         with pytest.raises(ValueError, match="at least two"):
             compare(roc(scores, truth), roc(-scores, truth))
@@ -221,14 +219,6 @@ def test_certain_labels_change_nothing(n):
     hard = roc(scores, truth)
     assert auc == pytest.approx(hard.auc, abs=1e-12)
     assert interval == pytest.approx(hard.auc_interval, abs=0.02)
-
-
-def test_the_auc_for_true_labels_is_a_mean_over_drawn_ones():
-    scores, probability = probable()
-    scores = scores.round(1)  # ties
-    rng = np.random.default_rng(1)
-    drawn = [roc(scores, rng.random(len(scores)) < probability).auc for _ in range(400)]
-    assert true_area(scores, probability)[0] == pytest.approx(np.mean(drawn), abs=0.003)
 
 
 def test_nobody_makes_a_pair_with_themselves():

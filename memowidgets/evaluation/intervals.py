@@ -363,9 +363,10 @@ def true_area(scores: Floats, probability: Floats) -> tuple[float, Interval]:
     towards ½. The interval comes from a bootstrap in which every draw takes a sample and then its
     label. It is never narrower than Newcombe's at the expected counts.
     """
-    _, rung = np.unique(scores, return_inverse=True)
-    kinds = probability, 1 - probability
-    positives, others = (np.bincount(rung, kind).astype(np.float64) for kind in kinds)
+    order = np.argsort(scores)
+    last = np.flatnonzero(np.append(np.diff(scores[order]) > 0, True))  # row of each unique score
+    totals = (np.cumsum(kind[order])[last] for kind in (probability, 1 - probability))
+    positives, others = (np.diff(total, prepend=0.0) for total in totals)
     counts = float(positives.sum()), float(others.sum())
     above = counts[1] - (np.cumsum(others) - others / 2)
     alone = float((probability * (1 - probability)).sum())  # no sample is paired with itself

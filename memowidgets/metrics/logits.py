@@ -325,8 +325,8 @@ def mean_rank(scores: ArrayLike) -> Floats:
     import pandas as pd  # which nothing else here needs
 
     table = _checked(scores, "scores", "scores")
-    mean: Floats = pd.DataFrame(table.T).rank(pct=True).mean(axis=1).to_numpy()
-    return mean
+    ranks: Floats = pd.DataFrame(table.T).rank().mean(axis=1).to_numpy()
+    return ranks / table.shape[1]  # at the end, so that equal sums stay equal
 
 
 def _checked(values: ArrayLike, what: str, rows: str = "checkpoints") -> Floats:

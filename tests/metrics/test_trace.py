@@ -24,6 +24,8 @@ def test_mean_rank_by_hand():
     a, b = [3.0, 1.0, 2.0, 2.0], [-5.0, 8.0, 0.0, 9.0]
     ranks = np.array([[4, 1, 2.5, 2.5], [1, 3, 2, 4]])
     np.testing.assert_allclose(mean_rank([a, b]), ranks.mean(axis=0) / 4)
+    opposite = np.arange(49.0) * [[1], [-1]]
+    assert set(mean_rank(opposite)) == {25 / 49}  # equal sums stay equal
 
 
 @pytest.mark.parametrize("of", [csl, mean_over_checkpoints])

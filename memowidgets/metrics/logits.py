@@ -325,8 +325,9 @@ def mean_rank(scores: ArrayLike) -> Floats:
     import pandas as pd  # which nothing else here needs
 
     table = _checked(scores, "scores", "scores")
-    ranks: Floats = pd.DataFrame(table.T).rank().mean(axis=1).to_numpy()
-    return ranks / table.shape[1]  # at the end, so that equal sums stay equal
+    ranks = pd.DataFrame(table.T).rank().mean(axis=1).to_numpy(np.float64)
+    mean: Floats = ranks / table.shape[1]  # at the end, so that equal sums stay equal
+    return mean
 
 
 def _checked(values: ArrayLike, what: str, rows: str = "checkpoints") -> Floats:

@@ -38,7 +38,8 @@ from torch import nn
 import memowidgets as mw
 from benchmarks.measure import machine
 from memowidgets.data import Dataset
-from memowidgets.evaluation import FEW_POSITIVES, below_class, lowest_share
+from memowidgets.evaluation import below_class, lowest_share
+from memowidgets.evaluation.curve import FEW_POSITIVES
 from memowidgets.evaluation.intervals import Groups, Jackknife
 from memowidgets.metrics import mean_rank
 from memowidgets.models import Model
@@ -398,7 +399,7 @@ class Result:
         drawn = groups.draws[:, groups.of_row] * groups.model_draws[:, of_model]
         low, high = np.quantile(j(drawn), [0.025, 0.975])
         left_out = (np.arange(groups.n_models)[:, None] != of_model).astype(np.float64)
-        reach = Jackknife.of(j(left_out)).reach(0.95)
+        reach = Jackknife.of(j(left_out)).reach
         return value, float(min(low, value - reach)), float(max(high, value + reach))
 
     @property

@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from benchmarks.measure import Namespace, Row
 from memowidgets.evaluation import compare, roc
+from memowidgets.evaluation.intervals import true_area
 from memowidgets.memorization import log_lira, probability_memorized
 
 Floats = NDArray[np.float64]
@@ -152,7 +153,7 @@ def _labelled() -> list[list[str]]:
                 counts.append((counted.sum(), said[counted].sum(), (truth & counted).sum()))
                 given.append(roc(score, counted).auc_interval)
                 probability = probability_memorized(values, errors, 4, score)
-                uncertain.append(roc(score, None, probability).auc_interval)
+                uncertain.append(true_area(score, probability)[1])
             rows["given"].append(_covered(given, auc))
             rows["true"].append(_covered(uncertain, auc))
             rows["memorised"].append("{:.1f}, {:.1f}, {:.1f}".format(*np.mean(counts, axis=0)))

@@ -44,7 +44,6 @@ def counted(explorer):
     [
         lambda of: evaluation.roc(of(SCORES), TRUTH).auc,
         lambda of: evaluation.roc(of(SCORES), TRUTH, groups=LABELS).auc,
-        lambda of: evaluation.roc(of(SCORES), None, of(torch.sigmoid(GAPS[0]).round())).auc,
         lambda of: memorization.log_lira(of(GAPS), INSIDE, of(SCORES), "shrunk"),
         lambda of: memorization.rmia(of(GAPS), INSIDE, of(SCORES)),
         lambda of: memorization.counterfactual(of(GAPS), INSIDE),

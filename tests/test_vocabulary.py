@@ -22,7 +22,7 @@ def test_a_note_is_the_same_after_a_copy(copied):
 
 
 def test_a_note_keeps_its_key_and_numbers_under_another_name_of_the_positives():
-    found = roc([0.0, 1.0, 2.0, 3.0, 4.0], [1, 0, 1, 0, 0]).called("planted")
+    found = roc([0.0, 1.0, 2.0, 3.0, 4.0], [1, 0, 1, 0, 0], positives="planted")
     assert [(note.key, note.numbers["n"]) for note in found.warnings] == [
         ("few memorised", 2),
         ("few others", 3),

@@ -1037,9 +1037,8 @@ class Audit:
         A member is memorised if its true log-LiRA, which infinitely many shadow models would give,
         is at least η. With few shadow models, some values are large by chance, and a log-LiRA just
         above η is more often chance than not. The probability follows from log-LiRA and its
-        standard errors, see `memowidgets.memorization.probability_memorized`.
-        ``evaluate(…, uncertain=True)`` estimates it separately for members of low and of high
-        scores.
+        standard errors, see `memowidgets.memorization.probability_memorized`. `evaluate` estimates
+        it separately for members of low and of high scores, for the AUC of the true labels.
 
         Parameters
         ----------
@@ -1140,7 +1139,6 @@ class Audit:
         checkpoint: str | float = "prediction",
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
-        uncertain: bool = False,
     ) -> evaluation.Evaluation:
         """Evaluate how well a score predicts what the finished model memorises.
 
@@ -1152,11 +1150,6 @@ class Audit:
             A member is memorised if its log-LiRA at the end is at least this (paper: 4).
         truth : {"log_lira", "canaries"} or mask of shape (n_members,)
             Which members count as memorised.
-        uncertain : bool
-            Whether a member counts as memorised with the probability that its log-LiRA is truly
-            above η, instead of all or nothing. The probability follows from its log-LiRA, from
-            how rare large values are among members of a similar score, and from the error of the
-            shadow models: see `memowidgets.memorization.probability_memorized`.
 
         Returns
         -------
@@ -1165,7 +1158,10 @@ class Audit:
             task at the checkpoint (then no score predicts anything), a ρ that was not reached.
             Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
             memorised members truly are. `auc_interval` takes the labels as they are;
-            `true_auc_interval` is for the true labels, as ``uncertain=True`` counts.
+            `true_auc` and `true_auc_interval` are for the true labels. For these, a member counts
+            as memorised with the probability that its log-LiRA is truly above η, by its log-LiRA,
+            by how rare large values are among members of a similar score, and by the error of the
+            shadow models: see `memowidgets.memorization.probability_memorized`.
 
         Raises
         ------
@@ -1173,8 +1169,8 @@ class Audit:
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
         needs = scores.needs_of(self.evidence, metric, checkpoint, truth)
-        asked = metric, layer, checkpoint, eta, truth
-        return scores.evaluate(self.evidence_with(needs), *asked, uncertain=uncertain)
+        evidence = self.evidence_with(needs)
+        return scores.evaluate(evidence, metric, layer, checkpoint, eta, truth)
 
     def evaluate_pooled(
         self,

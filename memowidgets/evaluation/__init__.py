@@ -4,7 +4,6 @@ This room is pure: it takes and returns arrays, and imports no other room.
 """
 
 from memowidgets.evaluation.curve import (
-    FEW_POSITIVES,
     Comparison,
     Evaluation,
     OperatingPoint,
@@ -16,7 +15,6 @@ from memowidgets.evaluation.curve import (
 from memowidgets.evaluation.intervals import clopper_pearson
 
 __all__ = [
-    "FEW_POSITIVES",
     "Comparison",
     "Evaluation",
     "OperatingPoint",

@@ -6,7 +6,7 @@ import html
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,18 +23,17 @@ from memowidgets.checks import (
     to_numpy,
 )
 from memowidgets.evaluation.intervals import (
+    NO_ERROR,
     Groups,
     Interval,
     Jackknife,
     clopper_pearson,
-    newcombe,
     of_area,
     of_difference,
+    true_area,
     wider,
 )
-from memowidgets.vocabulary import Note, estimate, memorised, percent, truly
-
-__all__ = ["OPENING_SHARE", "below_class", "lowest_share", "opening_tau"]
+from memowidgets.vocabulary import Note, estimate, memorised, percent, truly, verb
 
 ONE_BELOW = -1.0  # robust deviation from the median of the class: the rule by class
 OPENING_SHARE = 0.05  # of the samples, flagged at first where a score has no threshold of its own
@@ -75,24 +74,6 @@ def lowest_share(scores: ArrayLike, share: float = OPENING_SHARE) -> float:
     return float(np.partition(values, count - 1)[count - 1])
 
 
-def opening_tau(scores: ArrayLike, natural: float | None) -> float:
-    """Return where τ stands at first: the score's own threshold, or the lowest 5 % flagged.
-
-    Parameters
-    ----------
-    scores : (n,) array_like
-        Scores. A low score means risk.
-    natural : float or None
-        Threshold that means the same for every model, as 0 for PSMI. None if the score has none.
-
-    Examples
-    --------
-    >>> opening_tau([3.0, 1.0, 2.0], 0.0), opening_tau([3.0, 1.0, 2.0], None)
-    (0.0, 1.0)
-    """
-    return lowest_share(scores) if natural is None else real_number("natural", natural)
-
-
 def flagging(scores: ArrayLike, n: int) -> float:
     """Return the highest score at which at most `n` samples are flagged.
 
@@ -124,14 +105,9 @@ def class_spread(
             f"labels must hold one label for each of {len(values)} scores, but has shape "
             f"{classes.shape}"
         )
-    _, codes, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    starts = np.cumsum(counts) - counts
 
     def medians(of: NDArray[np.float64]) -> NDArray[np.float64]:
-        rising = of[np.lexsort((of, codes))]
-        low, high = rising[starts + (counts - 1) // 2], rising[starts + counts // 2]
-        found: NDArray[np.float64] = (low / 2 + high / 2)[codes]
-        return found
+        return pd.Series(of).groupby(classes).transform("median").to_numpy(np.float64)
 
     middle = medians(values)
     rounding = _ROUNDING * np.where(middle == 0, 1.0, np.abs(middle))
@@ -184,18 +160,15 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
 
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 FEW_POSITIVES = 20
 ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
 FOR_A_JUDGEMENT = 64  # shadow models; with fewer, the AUC for the true labels comes first
-_FEW = {"few memorised": "{}", "few others": "not {}"}  # keys of notes, with what the samples are
-_SHARED = (*_FEW, "groups", "few models")
+_SHARED = ("few memorised", "few others", "groups", "few models")  # keys of notes on both scores
 _Z95 = 1.959963984540054
-_RESAMPLES = 1000
 _FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
-_SLACK = 1e-12  # tolerance of a share, because expected counts are sums of many numbers
+_SLACK = 1e-12  # tolerance of a share: 0.7 / 100 is below 7 / 1000
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
 
@@ -213,7 +186,7 @@ class OperatingPoint:
         `flagged` / `n`.
     found, flagged_only, missed, left_alone : int
         Numbers of samples that are memorised and flagged, only flagged, only memorised, and
-        neither. If the truth is uncertain, these are expected numbers, so not whole.
+        neither.
     tpr, fpr : float
         Shares of the memorised samples, and of the others, that are flagged.
     precision : float or None
@@ -228,10 +201,10 @@ class OperatingPoint:
     flagged: int
     flagged_share: float
     flagged_interval: Interval
-    found: float
-    flagged_only: float
-    missed: float
-    left_alone: float
+    found: int
+    flagged_only: int
+    missed: int
+    left_alone: int
     tpr: float
     tpr_interval: Interval
     fpr: float
@@ -268,44 +241,6 @@ class Comparison:
     warnings: tuple[Note, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Ladder:
-    """Unique scores in rising order, with the number of samples of each kind up to each of them."""
-
-    taus: Floats
-    memorized: Counts | Floats
-    others: Counts | Floats
-
-    @classmethod
-    def climb(cls, scores: Floats, memorized: Mask | Floats) -> _Ladder:
-        order = np.argsort(scores)
-        ordered = scores[order]
-        last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
-        kind = np.int64 if memorized.dtype == np.bool_ else np.float64
-        positives = memorized[order].astype(kind)
-        # each kind is summed separately, because rounding could make a difference negative
-        return cls(ordered[last], np.cumsum(positives)[last], np.cumsum(1 - positives)[last])
-
-    def steps(self) -> tuple[Counts | Floats, Counts | Floats]:
-        """Return the number of samples of each kind at each unique score."""
-        return np.diff(self.memorized, prepend=0), np.diff(self.others, prepend=0)
-
-    def placements(self) -> tuple[Floats, Floats]:
-        """Return, at each score, the share of others above and of memorised samples below it.
-
-        A tie counts ½. The mean of either share over the samples of its kind is the AUC.
-        """
-        positives, negatives = self.steps()
-        above = 1 - (self.others - negatives / 2) / self.others[-1]
-        below = (self.memorized - positives / 2) / self.memorized[-1]
-        return above, below
-
-    def error(self) -> float:
-        """Return DeLong's standard error of the AUC; NaN where a kind has a single sample."""
-        placed = zip(self.placements(), self.steps(), strict=True)
-        return float(np.sqrt(sum(_variance_of_mean(values, times) for values, times in placed)))
-
-
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """Comparison of a score with the truth, as returned by `roc`.
@@ -320,17 +255,15 @@ class Evaluation:
         Probability that a memorised sample scores below another one. A tie counts ½.
     auc_interval : (float, float)
         95 % interval of the AUC: the wider of Newcombe's score interval (method 5) and of DeLong's
-        variance on the logit scale. If the truth is uncertain or rows come in groups, it is a
-        bootstrap interval. It takes the labels as they are: see `true_auc_interval`.
+        variance on the logit scale. If rows come in groups, it is a bootstrap interval. It takes
+        the labels as they are: see `true_auc_interval`.
     warnings : tuple of Note
         What a reader of the numbers must know: sentences, each with a ``key`` and ``numbers``.
-    probability : (n,) float64, or None
-        Probability that each sample is memorised, if the truth is uncertain.
     groups : Groups or None
         Sample and model of each row, if several models are pooled. Then every interval comes from
         a bootstrap that draws samples and models.
     positives : str
-        Name of the positive samples: memorised, unless `called` changes it.
+        Name of the positive samples, which completes "87 of 4444 samples are …".
     n_truly : float or None
         Expected number of the memorised samples whose true log-LiRA, from infinitely many shadow
         models, is at least η too. None if the truth is not log-LiRA, or has no errors.
@@ -346,13 +279,11 @@ class Evaluation:
     auc: float
     auc_interval: Interval
     warnings: tuple[Note, ...] = ()
-    probability: Floats | None = field(default=None, repr=False)
     groups: Groups | None = field(default=None, repr=False)
     positives: str = field(default="memorised", kw_only=True)
     n_truly: float | None = field(default=None, kw_only=True)
     n_shadows: int = field(default=0, kw_only=True)
     calibrated: Floats | None = field(default=None, repr=False, kw_only=True)
-    _ladder: _Ladder = field(repr=False, kw_only=True)
 
     @property
     def n(self) -> int:
@@ -360,19 +291,23 @@ class Evaluation:
         return len(self.scores)
 
     @property
-    def n_memorized(self) -> float:
-        """Number of memorised samples; an expected number if the truth is uncertain."""
-        return cast("float", self._ladder.memorized[-1].item())
+    def n_memorized(self) -> int:
+        """Number of memorised samples."""
+        return int(np.count_nonzero(self.memorized))
 
     @property
     def true_auc(self) -> float | None:
-        """AUC for the true labels, by the `calibrated` probabilities; None without them."""
-        return None if self._for_true_labels is None else self._for_true_labels.auc
+        """AUC for the true labels, by the `calibrated` probabilities; None without them.
+
+        It is the ratio of the expected numbers of pairs: a memorised sample and another one in
+        the right order, and in any.
+        """
+        return None if self._for_true_labels is None else self._for_true_labels[0]
 
     @property
     def true_auc_interval(self) -> Interval | None:
         """95 % interval of `true_auc`, which includes that the labels are uncertain."""
-        return None if self._for_true_labels is None else self._for_true_labels.auc_interval
+        return None if self._for_true_labels is None else self._for_true_labels[1]
 
     @property
     def areas(self) -> dict[str, tuple[float, Interval]]:
@@ -380,13 +315,10 @@ class Evaluation:
 
         That for the true labels comes first where the labels are from fewer than 64 shadow models.
         """
-        true, given = self._for_true_labels, (self.auc, self.auc_interval)
-        if true is None:
+        given = self.auc, self.auc_interval
+        if self._for_true_labels is None:
             return {"AUC": given}
-        both = {
-            "AUC for the true labels": (true.auc, true.auc_interval),
-            "AUC given these labels": given,
-        }
+        both = {"AUC for the true labels": self._for_true_labels, "AUC given these labels": given}
         return both if self.n_shadows < FOR_A_JUDGEMENT else dict(reversed(both.items()))
 
     @property
@@ -395,22 +327,26 @@ class Evaluation:
         return ", ".join(f"{name} {estimate(*of)}" for name, of in self.areas.items())
 
     @cached_property
-    def _for_true_labels(self) -> Evaluation | None:
+    def _for_true_labels(self) -> tuple[float, Interval] | None:
         if self.calibrated is None or not 0 < self.calibrated.sum() < self.n:
             return None
-        return roc(self.scores, None, self.calibrated)
+        return true_area(self.scores, self.calibrated)
 
     @property
     def roc(self) -> pd.DataFrame:
         """Curve as a table: fpr, tpr and tau at each unique score, from (0, 0) at tau = −inf."""
-        ladder = self._ladder
-        return pd.DataFrame(
-            {
-                "fpr": np.append(0.0, ladder.others / ladder.others[-1]),
-                "tpr": np.append(0.0, ladder.memorized / ladder.memorized[-1]),
-                "tau": np.append(-np.inf, ladder.taus),
-            }
-        )
+        return pd.DataFrame(self._curve)
+
+    @cached_property
+    def _curve(self) -> dict[str, Floats]:
+        taus, rung = np.unique(self.scores, return_inverse=True)
+
+        def up_to(kind: Mask) -> Floats:
+            counts = np.bincount(rung[kind], minlength=len(taus))
+            return np.append(0.0, np.cumsum(counts) / counts.sum())
+
+        shares = {"fpr": up_to(~self.memorized), "tpr": up_to(self.memorized)}
+        return {**shares, "tau": np.append(-np.inf, taus)}
 
     def at(self, tau: float) -> OperatingPoint:
         """Return counts and rates if every sample with a score of at most `tau` is flagged.
@@ -430,45 +366,35 @@ class Evaluation:
         TypeError, ValueError
             If `tau` is not a number.
         """
-        if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
-            raise TypeError(
-                f"tau must be a number, not {tau!r}; threshold(rule) finds one by a rule"
-            )
-        if np.isnan(tau):
-            raise ValueError("tau is NaN; it must be a number or infinite")
-        rung = int(np.searchsorted(self._ladder.taus, tau, side="right")) - 1
-        found = self._ladder.memorized[rung].item() if rung >= 0 else 0
-        others = self._ladder.others[rung].item() if rung >= 0 else 0
-        n, n_memorized, flagged = self.n, self.n_memorized, round(found + others)
-        if self.groups is None:
-            counts = (flagged, n), (found, n_memorized), (others, n - n_memorized), (found, flagged)
-            intervals = [clopper_pearson(*of) for of in counts]
-        else:
-            rows, truth = self.scores <= tau, self.memorized
-            masks = (
-                (rows, np.full(n, fill_value=True)),
-                (rows, truth),
-                (rows, ~truth),
-                (truth, rows),
-            )
-            intervals = [self.groups.share(*of) for of in masks]
+        tau = real_number("tau", tau)
+        flagged, truth = self.scores <= tau, self.memorized
+        n, n_memorized, n_flagged = self.n, self.n_memorized, int(np.count_nonzero(flagged))
+        found = int(np.count_nonzero(flagged & truth))
+        others = n_flagged - found
         return OperatingPoint(
-            tau=float(tau),
+            tau=tau,
             n=n,
-            flagged=flagged,
-            flagged_share=flagged / n,
-            flagged_interval=intervals[0],
+            flagged=n_flagged,
+            flagged_share=n_flagged / n,
+            flagged_interval=self._interval(flagged, truth | ~truth),
             found=found,
             flagged_only=others,
             missed=n_memorized - found,
             left_alone=n - n_memorized - others,
             tpr=found / n_memorized,
-            tpr_interval=intervals[1],
+            tpr_interval=self._interval(flagged, truth),
             fpr=others / (n - n_memorized),
-            fpr_interval=intervals[2],
-            precision=found / flagged if flagged else None,
-            precision_interval=intervals[3] if flagged else None,
+            fpr_interval=self._interval(flagged, ~truth),
+            precision=found / n_flagged if n_flagged else None,
+            precision_interval=self._interval(truth, flagged) if n_flagged else None,
         )
+
+    def _interval(self, counted: Mask, among: Mask) -> Interval:
+        """Return the 95 % interval of the share of some rows that is counted."""
+        if self.groups is not None:
+            return self.groups.share(counted, among)
+        count, total = np.count_nonzero(counted & among), np.count_nonzero(among)
+        return clopper_pearson(int(count), int(total))
 
     def threshold(self, rule: str) -> float:
         """Return the τ that a rule picks on these samples.
@@ -487,18 +413,17 @@ class Evaluation:
         float
             One of the scores, or −inf if only flagging nothing meets the rule.
         """
-        if not isinstance(rule, str):
-            raise TypeError(f"a rule is a text, not {rule!r}; valid are {_RULES}")
         name, bound = _parsed(rule)
-        curve = self.roc
+        curve = self._curve
         if name == "youden":
-            chosen = int(np.argmax(curve["tpr"] - curve["fpr"]))
+            chosen = np.argmax(curve["tpr"] - curve["fpr"])
         elif name == "tpr":
-            chosen = int(np.argmax(curve["tpr"] >= bound - _SLACK))
+            chosen = np.argmax(curve["tpr"] >= bound - _SLACK)
         else:
-            share = curve["fpr"] if name == "fpr" else self._flagged_shares()
-            chosen = int(np.flatnonzero(share <= bound + _SLACK)[-1])
-        return float(curve["tau"].iloc[chosen])
+            flagged = np.searchsorted(np.sort(self.scores), curve["tau"], side="right") / self.n
+            share = curve["fpr"] if name == "fpr" else flagged
+            chosen = np.flatnonzero(share <= bound + _SLACK)[-1]
+        return float(curve["tau"][chosen])
 
     def tpr_at_fpr(self, fpr: float) -> float:
         """Return the largest TPR at a threshold with an FPR of at most `fpr` (no interpolation)."""
@@ -507,28 +432,6 @@ class Evaluation:
     def with_warnings(self, *more: Note) -> Evaluation:
         """Return this evaluation with `more` warnings added."""
         return replace(self, warnings=(*self.warnings, *more))
-
-    def called(self, positives: str) -> Evaluation:
-        """Return this evaluation with another name for the positive samples.
-
-        Parameters
-        ----------
-        positives : str
-            Name of the positive samples, which completes "87 of 4444 samples are …".
-
-        Examples
-        --------
-        >>> found = roc([0.0, 1.0, 2.0, 3.0], [1, 0, 1, 0]).called("planted")
-        >>> repr(found).splitlines()[0].split("; ")[-1]
-        '2 of 4 samples planted'
-        >>> found.warnings[0]
-        'only 2 samples are planted: intervals are wide'
-        """
-        notes = tuple(
-            _few(note.key, note.numbers["n"], positives) if note.key in _FEW else note
-            for note in self.warnings
-        )
-        return replace(self, positives=positives, warnings=notes)
 
     def with_truly(
         self, expected: float, n_shadows: int, calibrated: Floats | None = None
@@ -552,18 +455,12 @@ class Evaluation:
             truly=expected,
             n_shadows=n_shadows,
         )
-        known = {"n_truly": expected, "n_shadows": n_shadows, "calibrated": calibrated}
-        return replace(self.with_warnings(note), **cast("Any", known))
-
-    def _flagged_shares(self) -> Floats:
-        flagged = np.round(self._ladder.memorized + self._ladder.others)
-        return np.append(0.0, flagged / self.n)
+        known = self.with_warnings(note)
+        return replace(known, n_truly=expected, n_shadows=n_shadows, calibrated=calibrated)
 
     def _counted(self, of: str) -> str:
-        n = self.n_memorized
-        count = f"{n}" if self.probability is None else f"about {n:.1f}"
         known = "" if self.n_truly is None else f", {truly(self.n_truly)}"
-        return f"{count} of {self.n}{of}{known}"
+        return f"{self.n_memorized} of {self.n}{of}{known}"
 
     def __repr__(self) -> str:
         rows = "samples" if self.groups is None else "rows"
@@ -585,10 +482,10 @@ class Evaluation:
 
 def roc(
     scores: ArrayLike,
-    memorized: ArrayLike | None,
-    probability: ArrayLike | None = None,
+    memorized: ArrayLike,
     groups: ArrayLike | None = None,
     models: ArrayLike | None = None,
+    positives: str = "memorised",
 ) -> Evaluation:
     """Compare scores with the truth.
 
@@ -597,12 +494,7 @@ def roc(
     scores : (n,) array_like
         Scores. A low score means risk, and a sample is flagged if its score is at most τ.
     memorized : (n,) array_like of bool
-        The truth, such as log-LiRA ≥ 4. It may be None if `probability` is given, and is then
-        probability ≥ ½.
-    probability : (n,) array_like of float, optional
-        Probability that each sample is memorised, if the truth is uncertain, such as the result of
-        `memowidgets.memorization.probability_memorized`. Every number is then computed from
-        expected counts: sample i counts as memorised with weight pᵢ, and as another with 1 − pᵢ.
+        The truth, such as log-LiRA ≥ 4.
     groups : (n,) array_like, optional
         Sample of each row, if the members of several models are pooled. Rows of one sample depend
         on each other, so every interval then comes from a bootstrap over samples.
@@ -611,6 +503,8 @@ def roc(
         samples and models are both drawn. The weight of a row is the number of times that its
         sample was drawn, multiplied by the number of times that its model was. With a single model
         only samples are drawn, and a warning says so.
+    positives : str
+        Name of the samples that the truth marks, for texts: it completes "3 samples are …".
 
     Returns
     -------
@@ -621,8 +515,7 @@ def roc(
     ------
     ValueError
         If lengths differ, two Series have the same samples in different orders, a score is NaN or
-        infinite, a probability is not from 0 to 1, all or no samples are memorised, `groups` and
-        `probability` are combined, or `models` is given without `groups`.
+        infinite, all or no samples are memorised, or `models` is given without `groups`.
     TypeError
         If the truth contains anything but bool, 0 and 1.
 
@@ -639,17 +532,6 @@ def roc(
     than a jackknife over the models with Student's t, because a bootstrap of few models is too
     narrow. Below 8 models a warning says so.
 
-    With `probability`, think of labels that are drawn independently with pᵢ. The number of pairs
-    of a memorised sample i and another sample j then has the mean Σ pᵢ(1 − pⱼ) over i ≠ j. The
-    number of pairs in the right order has the mean Σ pᵢ(1 − pⱼ) k, where k is 1, ½ or 0. The AUC
-    is the ratio of these means. TPR and FPR are ratios of means, too. A sample near η counts half
-    on each side. A hard label would often put it on the wrong side, which pulls the AUC towards ½.
-    The AUC's interval comes from a bootstrap in which every draw takes a sample and then its
-    label, so it includes the uncertainty of the labels. It is never narrower than Newcombe's at
-    the expected counts. Rates have Clopper and Pearson's interval at the expected counts. The
-    probabilities must take the score into account: otherwise an uncertain sample has the same
-    probability whatever its score, which pulls the AUC towards ½.
-
     Examples
     --------
     >>> evaluation = roc([-2.0, -1.0, 0.5, 1.0, 1.0, 3.0], [1, 0, 1, 0, 0, 0])
@@ -662,90 +544,74 @@ def roc(
     """
     if models is not None and groups is None:
         raise ValueError("models= also needs groups=, the sample of each row")
-    check_same_order(scores=scores, memorized=memorized, probability=probability)
-    if probability is not None:
-        if groups is not None:
-            raise ValueError("groups= and probability= cannot be combined")
-        return _uncertain(
-            scores, memorized, real_numbers(probability, "probability").astype(np.float64)
+    check_same_order(scores=scores, memorized=memorized)
+    values, truth = checked_scores(scores), _as_mask(to_numpy(memorized))
+    if truth.shape != values.shape:
+        raise ValueError(
+            "scores and memorized must be one-dimensional and of equal length, but have shapes "
+            f"{values.shape} and {truth.shape}"
         )
-    if memorized is None:
-        raise ValueError("the truth is missing; pass memorized=, probability=, or both")
-    truth = to_numpy(memorized)
-    values, truth = _checked(scores, truth, "memorized"), _as_mask(truth)
-    _refuse_one_kind(truth.sum(), (~truth).sum())
-    ladder = _Ladder.climb(values, truth)
-    auc = _area(ladder)
-    if groups is None:
-        positives, negatives = ladder.memorized[-1].item(), ladder.others[-1].item()
-        interval = of_area(auc, positives, negatives, ladder.error())
-        notes = _warnings(positives, negatives)
-        return Evaluation(values, truth, auc, interval, notes, _ladder=ladder)
-    rows = Groups.read(groups, len(values), models)
-    interval = rows.area_interval(values, truth, auc)
-    notes = _notes_on_groups(rows, truth, of_models=models is not None)
-    return Evaluation(values, truth, auc, interval, notes, groups=rows, _ladder=ladder)
+    if truth.all() or not truth.any():
+        kind = "every sample is" if truth.all() else "no sample is"
+        raise ValueError(
+            f"the AUC is undefined: {kind} {positives}, and it needs samples of both kinds"
+        )
+    above, below = _placements(values, truth)
+    auc, counts = float(above.mean()), (len(above), len(below))
+    rows = None if groups is None else Groups.read(groups, len(values), models)
+    notes: tuple[Note, ...] = ()
+    if rows is None:
+        interval = of_area(auc, *counts, _error(above, below))
+    else:
+        interval = rows.area_interval(values, truth, auc)
+        notes = _notes_on_groups(rows, len(values), of_models=models is not None)
+        counts = rows.distinct(truth), rows.distinct(~truth)
+    notes = (*notes, *_notes_on_few(*counts, positives))
+    return Evaluation(values, truth, auc, interval, notes, rows, positives=positives)
 
 
-def _notes_on_groups(rows: Groups, truth: Mask, *, of_models: bool) -> tuple[Note, ...]:
-    of = f"{len(truth)} rows of {rows.count} samples"
+def _notes_on_few(n_memorized: int, n_others: int, positives: str) -> tuple[Note, ...]:
+    kinds = ("few memorised", n_memorized, positives), ("few others", n_others, f"not {positives}")
+    return tuple(
+        Note(key, f"only {n} {verb(n, 'sample is', 'samples are')} {of}: intervals are wide", n=n)
+        for key, n, of in kinds
+        if n < FEW_POSITIVES
+    )
+
+
+def _notes_on_groups(rows: Groups, n: int, *, of_models: bool) -> tuple[Note, ...]:
+    of = f"{n} rows of {rows.count} samples"
     if of_models:
-        of += f" and {rows.n_models} model{'s' if rows.n_models > 1 else ''}"
+        of += f" and {rows.n_models} {verb(rows.n_models, 'model', 'models')}"
     by_model = " and by model" if rows.n_models > 1 else ""
     said = f"{of}: intervals come from a bootstrap by sample{by_model}"
-    notes = [Note("groups", said, rows=len(truth), samples=rows.count, models=rows.n_models)]
-    if of_models and rows.n_models == 1:
+    drawn = Note("groups", said, rows=n, samples=rows.count, models=rows.n_models)
+    if not of_models or rows.n_models >= ENOUGH_MODELS:
+        return (drawn,)
+    said = f"only {rows.n_models} models: how models differ is known from {rows.n_models} alone"
+    said += f", and a claim needs {ENOUGH_MODELS}"
+    if rows.n_models == 1:
         said = "one model only: the intervals leave out how models differ"
-        notes.append(Note("few models", said, n=1))
-    elif of_models and rows.n_models < ENOUGH_MODELS:
-        said = f"only {rows.n_models} models: how models differ is known from {rows.n_models} alone"
-        notes.append(
-            Note("few models", f"{said}, and a claim needs {ENOUGH_MODELS}", n=rows.n_models)
-        )
-    return (*notes, *_warnings(rows.distinct(truth), rows.distinct(~truth)))
+    return drawn, Note("few models", said, n=rows.n_models)
 
 
-def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floats) -> Evaluation:
-    """Return the evaluation for labels that are probabilities."""
-    values = _checked(scores, probability, "probability")
-    if not ((probability >= 0) & (probability <= 1)).all():
-        bad = int((~((probability >= 0) & (probability <= 1))).argmax())
-        raise ValueError(f"probability must be from 0 to 1, but is {probability[bad]} in row {bad}")
-    truth = probability >= 0.5 if memorized is None else _as_mask(to_numpy(memorized))
-    if truth.shape != values.shape:
-        raise ValueError(f"memorized must hold {len(values)} labels, but has shape {truth.shape}")
-    _refuse_one_kind(probability.sum(), (1 - probability).sum())
-    ladder = _Ladder.climb(values, probability)
-    auc = _expected_auc(ladder, probability)
-    doubtful = int(((probability > 0.05) & (probability < 0.95)).sum())
-    said = f"{doubtful} of {len(values)} labels are uncertain (5 to 95 % probable)"
-    doubt = Note("uncertain labels", f"{said}: counts are expected values", n=doubtful)
-    expected = ladder.memorized[-1].item(), ladder.others[-1].item()
-    notes = (doubt, *_warnings(*expected))
-    interval = wider(_bootstrapped_auc(ladder, auc), newcombe(auc, *expected))
-    return Evaluation(values, truth, auc, interval, notes, probability, _ladder=ladder)
+def _placements(scores: Floats, memorized: Mask) -> tuple[Floats, Floats]:
+    """Return each memorised sample's share of others above it, and the others' share below.
+
+    A tie counts ½. The mean of either share, from 1 on down for the second, is the AUC.
+    """
+    taus, rung = np.unique(scores, return_inverse=True)
+    sides = memorized, ~memorized
+    steps = [np.bincount(rung[side], minlength=len(taus)) for side in sides]
+    positives, others = ((np.cumsum(step) - step / 2) / step.sum() for step in steps)
+    return 1 - others[rung[memorized]], positives[rung[~memorized]]
 
 
-def _expected_auc(ladder: _Ladder, probability: Floats) -> float:
-    """Return the ratio of expected pairs in order to all; no sample is paired with itself."""
-    (above, _), (positives, _) = ladder.placements(), ladder.steps()
-    pairs = ladder.memorized[-1] * ladder.others[-1]
-    alone = float((probability * (1 - probability)).sum())
-    if pairs - alone <= 0:
-        raise ValueError("the AUC is undefined; it needs two samples, one memorised and one not")
-    in_order = float(above @ positives) * ladder.others[-1] - alone / 2
-    return min(max(float(in_order / (pairs - alone)), 0.0), 1.0)
-
-
-def _bootstrapped_auc(ladder: _Ladder, auc: float) -> Interval:
-    """Return a 95 % interval from draws of a sample and its label, each kind separately."""
-    positives, negatives = _merged(*ladder.steps())
-    rng = np.random.default_rng(0)
-    tprs = _resampled_share(rng, positives, _RESAMPLES)
-    fprs = _resampled_share(rng, negatives, _RESAMPLES)
-    areas = ((tprs[:, 1:] + tprs[:, :-1]) / 2 * np.diff(fprs, axis=1)).sum(axis=1)
-    low, high = np.quantile(areas - areas.mean() + auc, [0.025, 0.975])
-    return max(float(low), 0.0), min(float(high), 1.0)
+def _error(*placed: Floats) -> float:
+    """Return DeLong's standard error from the placements of both kinds; NaN for a single sample."""
+    if min(map(len, placed)) < 2:
+        return float("nan")
+    return float(np.sqrt(sum(kind.var(ddof=1) / len(kind) for kind in placed)))
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
@@ -799,12 +665,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
             )
     if not np.array_equal(a.memorized, b.memorized):
         raise ValueError("the two evaluations must be of the same samples with the same truth")
-    if a.probability is not None or b.probability is not None:
-        raise ValueError(
-            "a comparison needs a certain truth; compare evaluations without probability="
-        )
-    ours, theirs = (None if one.groups is None else one.groups.rows for one in (a, b))
-    if not np.array_equal(cast("Any", ours), cast("Any", theirs)):
+    ours, theirs = (np.empty(0) if one.groups is None else one.groups.rows for one in (a, b))
+    if not np.array_equal(ours, theirs):
         raise ValueError(
             "the rows of the two evaluations are of different samples or models: pass the same "
             "groups= and models= to both"
@@ -812,21 +674,16 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     if min(a.n_memorized, a.n - a.n_memorized) < 2:
         raise ValueError("a comparison needs at least two memorised samples and two others")
     difference = a.auc - b.auc
-    interval, p_value = _of_groups(a, b) if a.groups is not None else _paired(a, b)
+    interval, p_value = _of_groups(a, b, a.groups) if a.groups else _paired(a, b)
     z = float(np.sign(difference)) * -float(ndtri(p_value / 2)) if difference else 0.0
-    notes = tuple(dict.fromkeys((*_shared_notes(a), *_shared_notes(b))))
-    return Comparison(a.auc, b.auc, difference, interval, z, p_value, notes)
-
-
-def _shared_notes(one: Evaluation) -> tuple[Note, ...]:
-    """Return the notes on the number of samples and models, which both scores share."""
-    return tuple(note for note in one.warnings if note.key in _SHARED)
+    notes = dict.fromkeys(note for note in (*a.warnings, *b.warnings) if note.key in _SHARED)
+    return Comparison(a.auc, b.auc, difference, interval, z, p_value, tuple(notes))
 
 
 def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
     """Return the 95 % interval of the difference, and p."""
     difference, aucs = a.auc - b.auc, (a.auc, b.auc)
-    placed = _placed(a), _placed(b)
+    placed = [_placements(one.scores, one.memorized) for one in (a, b)]
     errors = [_error(*one) for one in placed]
     error = _error(*(one - other for one, other in zip(*placed, strict=True)))
     both = errors[0] * errors[1]
@@ -853,89 +710,26 @@ def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
     return at(_Z95), float(2 * ndtr(-z))
 
 
-def _of_groups(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
+def _of_groups(a: Evaluation, b: Evaluation, groups: Groups) -> tuple[Interval, float]:
     """Return the 95 % interval of the difference, and p, for rows in groups."""
-    groups, difference = cast("Groups", a.groups), a.auc - b.auc
+    difference = a.auc - b.auc
     areas = [groups.areas(one.scores, one.memorized) for one in (a, b)]
-    drawn = float(np.nanstd(areas[0] - areas[1], ddof=1))
+    drawn = max(float(np.nanstd(areas[0] - areas[1], ddof=1)), NO_ERROR)
     each = [groups.without_each_model(one.scores, one.memorized) for one in (a, b)]
     left_out = Jackknife.of(each[0] - each[1])
-    reach = max(_Z95 * drawn, left_out.reach(0.95))
-    p_value = 1.0
-    if difference:
-        p_value = 2 * float(ndtr(-abs(difference) / drawn)) if drawn > 0 else 0.0
-        p_value = max(p_value, left_out.p_value(difference))
+    reach = max(_Z95 * drawn, left_out.reach)
+    p_value = max(2 * float(ndtr(-abs(difference) / drawn)), left_out.p_value(difference))
     return (max(difference - reach, -1.0), min(difference + reach, 1.0)), p_value
 
 
-def _error(above: Floats, below: Floats) -> float:
-    """Return DeLong's standard error from the placements of both kinds."""
-    kinds = above, below
-    return float(np.sqrt(sum(_variance_of_mean(kind, np.ones(len(kind))) for kind in kinds)))
-
-
-def _variance_of_mean(values: Floats, times: Counts | Floats) -> float:
-    """Return the variance of the mean of values that occur so often; NaN for a single one."""
-    n = float(times.sum())
-    if n <= 1:
-        return float("nan")
-    mean = times @ values / n
-    return float(times @ (values - mean) ** 2 / (n - 1) / n)
-
-
-def _checked(scores: ArrayLike, truth: NDArray[Any], name: str) -> Floats:
-    """Return the scores, of which there must be one for each value of the truth."""
-    values = checked_scores(scores)
-    if truth.shape != values.shape:
-        raise ValueError(
-            f"scores and {name} must be one-dimensional and of equal length, but have shapes "
-            f"{values.shape} and {truth.shape}"
-        )
-    return values
-
-
-def _refuse_one_kind(memorized: float, others: float) -> None:
-    if memorized <= 0 or others <= 0:
-        kind = "every sample is" if memorized > 0 else "no sample is"
-        raise ValueError(
-            f"the AUC is undefined: {kind} memorised, and it needs samples of both kinds"
-        )
-
-
 def _as_mask(truth: NDArray[Any]) -> Mask:
-    if truth.dtype == np.bool_:
-        return truth.astype(np.bool_)
-    if truth.dtype.kind in "iufO" and np.isin(truth, (0, 1)).all():
+    if truth.dtype.kind in "biufO" and np.isin(truth, (0, 1)).all():
         return truth.astype(np.bool_)
     raise TypeError(f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}")
 
 
-def _area(ladder: _Ladder) -> float:
-    (above, _), (positives, _) = ladder.placements(), ladder.steps()
-    return float(above @ positives / ladder.memorized[-1])
-
-
-def _warnings(positives: float, negatives: float) -> tuple[Note, ...]:
-    counts = zip(_FEW, (positives, negatives), strict=True)
-    return tuple(_few(key, n, "memorised") for key, n in counts if n < FEW_POSITIVES)
-
-
-def _few(key: str, n: float, positives: str) -> Note:
-    samples = "sample is" if n == 1 else "samples are"
-    kind = _FEW[key].format(positives)
-    return Note(key, f"only {n:.4g} {samples} {kind}: intervals are wide", n=n)
-
-
-def _placed(evaluation: Evaluation) -> tuple[Floats, Floats]:
-    """Return each memorised sample's share of others above it, and the others' share below."""
-    ladder = evaluation._ladder  # noqa: SLF001 - the same module
-    above, below = ladder.placements()
-    rung = np.searchsorted(ladder.taus, evaluation.scores)
-    return above[rung[evaluation.memorized]], below[rung[~evaluation.memorized]]
-
-
 def _parsed(rule: str) -> tuple[str, float]:
-    text = rule.strip().lower().replace("≥", ">=").replace("≤", "<=")
+    text = str(rule).strip().lower().replace("≥", ">=").replace("≤", "<=")
     if text == "youden":
         return "youden", 0.0
     number = r"(\d*\.?\d+(?:e[+-]?\d+)?)\s*(%?)"
@@ -945,28 +739,3 @@ def _parsed(rule: str) -> tuple[str, float]:
         if bound <= 1:
             return found[1] or found[2], bound
     raise ValueError(f"unknown rule {rule!r}; valid are {_RULES}")
-
-
-def _merged(
-    positives: Counts | Floats, negatives: Counts | Floats, most: int = 1000
-) -> tuple[Counts | Floats, Counts | Floats]:
-    """Merge the counts into at most about 3 × `most` steps, dense where either kind is rare."""
-    if len(positives) <= 3 * most:
-        return positives, negatives
-    cuts: list[Counts] = []
-    for counts in (positives, negatives):
-        total = np.cumsum(counts)
-        levels = np.concatenate(
-            [np.linspace(0, 1, most), np.geomspace(1 / total[-1], 1, most // 2)]
-        )
-        cuts.append(np.searchsorted(total, levels * total[-1]).clip(max=len(counts) - 1))
-    starts = np.unique(np.concatenate(cuts))
-    return np.add.reduceat(positives, starts), np.add.reduceat(negatives, starts)
-
-
-def _resampled_share(rng: np.random.Generator, counts: Counts | Floats, times: int) -> Floats:
-    """Return cumulated shares (times, 1 + steps) of samples drawn with replacement."""
-    total = max(1, round(float(counts.sum())))
-    drawn = rng.multinomial(total, counts / counts.sum(), size=times)
-    shares = np.cumsum(drawn, axis=1) / total
-    return np.concatenate([np.zeros((times, 1)), shares], axis=1)

@@ -7,16 +7,17 @@ of its rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.sparse import csr_array
-from scipy.special import betaincinv, expit, logit
+from scipy.special import betaincinv, expit, logit, stdtr, stdtrit
 
-from memowidgets.checks import is_missing, real_number, to_numpy
+from memowidgets.checks import real_number, to_numpy
 
 Interval = tuple[float, float]
 Floats = NDArray[np.float64]
@@ -30,6 +31,8 @@ _RESAMPLES, _FEWEST = 1000, 200
 _NUMBERS = 20_000_000  # maximum size of the table of draws
 _STEPS = 2000  # steps of the curve for the interval of the AUC
 _LIMITS = (0.025, 0.975)
+_AT_ONCE = 2**17  # numbers of the table of draws by rows
+NO_ERROR = float(np.finfo(np.float64).tiny)  # 0 that numbers can be divided by
 _FEW = 10  # with fewer distinct samples on a side, percentile intervals are too narrow
 
 
@@ -39,8 +42,8 @@ def clopper_pearson(count: float, total: float) -> Interval:
     Parameters
     ----------
     count, total : int
-        Successes and trials. Expected counts need not be whole. Of no trials the interval is all
-        of [0, 1].
+        Successes and trials. Shares of distinct samples need not be whole. Of no trials the
+        interval is all of [0, 1].
 
     Returns
     -------
@@ -266,22 +269,12 @@ class Groups:
 
     def areas(self, scores: Floats, memorized: Mask) -> Floats:
         """Return the AUC of every resample, (resamples,), NaN if it lacks samples of a kind."""
-        rung = _rungs(scores)
-        positives, negatives = (self._resampled(rung, mask) for mask in (memorized, ~memorized))
-        return _area(positives, negatives)
+        return _weighted_areas(scores, memorized, self._weights())
 
     def without_each_model(self, scores: Floats, memorized: Mask) -> Floats:
         """Return the AUC without each model, (n_models,); NaN if that lacks samples of a kind."""
-        if self.n_models == 1:
-            return np.full(1, np.nan)
-        rung = _rungs(scores)
-        rungs = int(rung.max()) + 1
-        cell = self.model_of_row * rungs + rung
-        positives, negatives = (
-            np.bincount(cell[kind], minlength=self.n_models * rungs).reshape(self.n_models, rungs)
-            for kind in (memorized, ~memorized)
-        )
-        return _area(positives.sum(axis=0) - positives, negatives.sum(axis=0) - negatives)
+        others = self.model_of_row != np.arange(self.n_models)[:, None]
+        return _weighted_areas(scores, memorized, others)
 
     def area_interval(self, scores: Floats, memorized: Mask, auc: float) -> Interval:
         """Return the 95 % interval of the AUC.
@@ -290,7 +283,7 @@ class Groups:
         kind, or the AUC is 0 or 1, it is at least as wide as Newcombe's on the distinct samples.
         """
         interval = _limits(self.areas(scores, memorized))
-        reach = Jackknife.of(self.without_each_model(scores, memorized)).reach(0.95)
+        reach = Jackknife.of(self.without_each_model(scores, memorized)).reach
         interval = wider(interval, (max(auc - reach, 0.0), min(auc + reach, 1.0)))
         positives, negatives = self.distinct(memorized), self.distinct(~memorized)
         if min(positives, negatives) >= _FEW and interval[0] < interval[1]:
@@ -301,32 +294,19 @@ class Groups:
     def _resamples(self) -> int:
         return max(_FEWEST, min(_RESAMPLES, _NUMBERS // self.count))
 
-    def _resampled(self, rung: Ints, kind: Mask) -> Floats:
-        """Return the rows of a kind at each score in every resample, (resamples, rungs)."""
-        rungs = int(rung.max()) + 1
-        found = np.zeros((rungs, self._resamples))
-        for model in range(self.n_models):
-            rows = kind & (self.model_of_row == model)
-            there, at = np.unique(rung[rows], return_inverse=True)
-            ones = np.ones(len(at))
-            table = csr_array((ones, (at, self.of_row[rows])), shape=(len(there), self.count))
-            found[there] += (table @ self._per_sample) * self.model_draws[:, model]
-        return found.T
+    def _weights(self) -> Iterator[Floats]:
+        """Yield how often each resample has each row: as often as its sample, times its model."""
+        some = max(1, _AT_ONCE // len(self.of_row))
+        for start in range(0, self._resamples, some):
+            part = slice(start, start + some)
+            yield from self.draws[part, self.of_row] * self.model_draws[part, self.model_of_row]
 
     def _totals(self, kind: Mask) -> Floats:
-        """Return the number of rows of a kind in every resample, (resamples,).
-
-        A row counts as often as its sample is drawn, multiplied by how often its model is drawn.
-        """
-        at = (self.model_of_row[kind], self.of_row[kind])
-        table = csr_array((np.ones(len(at[0])), at), shape=(self.n_models, self.count))
-        drawn = np.asarray(table @ self._per_sample, dtype=np.float64).T
-        return np.asarray((drawn * self.model_draws).sum(axis=1))
-
-    @cached_property
-    def _per_sample(self) -> Floats:
-        """`draws` with one row per sample, contiguous for fast products."""
-        return np.ascontiguousarray(self.draws.T)
+        """Return the number of rows of a kind in every resample, (resamples,)."""
+        cell = self.model_of_row[kind] * self.count + self.of_row[kind]
+        table = np.bincount(cell, minlength=self.n_models * self.count)
+        by_model = self.draws @ table.reshape(self.n_models, self.count).T
+        return np.asarray((by_model * self.model_draws).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -336,9 +316,9 @@ class Jackknife:
     Attributes
     ----------
     error : float
-        0 if there are fewer than two values.
+        Nearly 0 if there are fewer than two values.
     freedom : int
-        Degrees of freedom: the number of values − 1.
+        Degrees of freedom: the number of values − 1, but at least 1.
     """
 
     error: float
@@ -348,24 +328,80 @@ class Jackknife:
     def of(cls, left_out: Floats) -> Jackknife:
         """Create it from the number without each model; NaN is left out."""
         known = left_out[np.isfinite(left_out)]
-        freedom = len(known) - 1
-        if freedom < 1:
-            return cls(0.0, 1)
-        return cls(float(np.sqrt(freedom * np.var(known))), freedom)
+        freedom = max(len(known) - 1, 1)
+        error = float(np.sqrt(freedom * known.var())) if len(known) else 0.0
+        return cls(max(error, NO_ERROR), freedom)
 
-    def reach(self, level: float) -> float:
-        """Return half of the width of the interval at this level, by Student's t."""
-        from scipy.stats import t as student
-
-        return float(student.ppf((1 + level) / 2, self.freedom)) * self.error
+    @property
+    def reach(self) -> float:
+        """Half of the width of the 95 % interval, by Student's t."""
+        return float(stdtrit(self.freedom, _LIMITS[1])) * self.error
 
     def p_value(self, distance: float) -> float:
         """Return the two-sided p of so large a distance from 0."""
-        if not self.error:
-            return 0.0
-        from scipy.stats import t as student
+        return 2 * float(stdtr(self.freedom, -abs(distance) / self.error))
 
-        return float(2 * student.sf(abs(distance) / self.error, self.freedom))
+
+def true_area(scores: Floats, probability: Floats) -> tuple[float, Interval]:
+    """Return the AUC and its 95 % interval where labels are known by their probabilities.
+
+    Parameters
+    ----------
+    scores : (n,) float64
+        Scores. A low score means risk.
+    probability : (n,) float64
+        Probability that each sample is memorised, neither 0 for all nor 1 for all. It must take
+        the score into account: otherwise an uncertain sample has the same probability whatever its
+        score, which pulls the AUC towards ½.
+
+    Notes
+    -----
+    Think of labels that are drawn independently with pᵢ. The number of pairs of a memorised sample
+    i and another sample j then has the mean Σ pᵢ(1 − pⱼ) over i ≠ j. The number of pairs in the
+    right order has the mean Σ pᵢ(1 − pⱼ) k, where k is 1, ½ or 0. The AUC is the ratio of these
+    means. A hard label would often put a sample near η on the wrong side, which pulls the AUC
+    towards ½. The interval comes from a bootstrap in which every draw takes a sample and then its
+    label. It is never narrower than Newcombe's at the expected counts.
+    """
+    order = np.argsort(scores)
+    last = np.flatnonzero(np.append(np.diff(scores[order]) > 0, True))  # row of each unique score
+    totals = (np.cumsum(kind[order])[last] for kind in (probability, 1 - probability))
+    positives, others = (np.diff(total, prepend=0.0) for total in totals)
+    counts = float(positives.sum()), float(others.sum())
+    above = counts[1] - (np.cumsum(others) - others / 2)
+    alone = float((probability * (1 - probability)).sum())  # no sample is paired with itself
+    auc = float((above @ positives - alone / 2) / (counts[0] * counts[1] - alone))
+    auc = min(max(auc, 0.0), 1.0)
+    rng = np.random.default_rng(0)
+    drawn = [
+        rng.multinomial(max(1, round(kind.sum())), kind / kind.sum(), _RESAMPLES)
+        for kind in _merged(positives, others)
+    ]
+    areas = _area(*drawn)
+    low, high = _limits(areas - areas.mean() + auc)
+    return auc, wider((max(low, 0.0), min(high, 1.0)), newcombe(auc, *counts))
+
+
+def _merged(*kinds: Floats, most: int = 1000) -> list[Floats]:
+    """Merge the counts into at most about 3 × `most` steps, dense where either kind is rare."""
+    if len(kinds[0]) <= 3 * most:
+        return list(kinds)
+    cuts = []
+    for counts in kinds:
+        total = np.cumsum(counts)
+        levels = [np.linspace(0, 1, most), np.geomspace(1 / total[-1], 1, most // 2)]
+        cuts.append(np.searchsorted(total, np.concatenate(levels) * total[-1]))
+    starts = np.unique(np.concatenate(cuts).clip(max=len(kinds[0]) - 1))
+    return [np.add.reduceat(counts, starts) for counts in kinds]
+
+
+def _weighted_areas(scores: Floats, memorized: Mask, weights: Iterable[Floats | Mask]) -> Floats:
+    """Return the AUC for each weighting of the rows."""
+    rung = _rungs(scores)
+    rungs = int(rung.max()) + 1
+    cell = rung + rungs * memorized
+    counts = np.stack([np.bincount(cell, each, 2 * rungs) for each in weights])
+    return _area(counts[:, rungs:], counts[:, :rungs])
 
 
 def _area(positives: Floats | Ints, negatives: Floats | Ints) -> Floats:
@@ -382,13 +418,13 @@ def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
         raise ValueError(
             f"{what} must have one name for each of the {n} rows, but has shape {array.shape}"
         )
-    missing = np.array([is_missing(name) for name in array], dtype=np.bool_)
+    of_row, found = pd.factorize(array, sort=True)
+    missing = of_row < 0
     if missing.any():
         raise ValueError(
             f"{what} has no name in {int(missing.sum())} of {n} rows, the first in row "
             f"{int(missing.argmax())}; name each row, or leave these rows out"
         )
-    found, of_row = np.unique(array, return_inverse=True)
     return of_row.astype(np.int64), len(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, Self
 
@@ -15,7 +15,6 @@ from memowidgets.evaluation.curve import (
     Evaluation,
     class_spread,
     lowest_share,
-    opening_tau,
     roc,
 )
 from memowidgets.vocabulary import Note
@@ -31,12 +30,6 @@ Places = NDArray[np.int64]
 # η to the arguments of `Evaluation.with_truly`, or None where nobody knows how many of the
 # memorised members truly are
 Doubt = Callable[[float], tuple[float, int, Floats] | None]
-
-
-_ARRAYS = (
-    *("positions", "scores", "errors", "log_lira", "labels", "probabilities", "ids", "canaries"),
-    *("right", "truth"),
-)
 
 
 class LowestShare(NamedTuple):
@@ -138,8 +131,10 @@ class Scored:
         """Return the rows of a mask."""
         if keep.all():
             return self
-        found = vars(self)
-        kept = {name: found[name][keep] for name in _ARRAYS if found[name] is not None}
+        every = {each.name: getattr(self, each.name) for each in fields(self)}
+        kept: dict[str, Any] = {
+            name: of[keep] for name, of in every.items() if isinstance(of, np.ndarray)
+        }
         known = self.doubt
 
         def doubt(eta: float) -> tuple[float, int, Floats] | None:
@@ -156,7 +151,7 @@ class Scored:
     @property
     def tau(self) -> float:
         """Where τ stands at first, everywhere: the score's own, or the lowest 5 % flagged."""
-        return opening_tau(self.scores, self.natural)
+        return lowest_share(self.scores) if self.natural is None else self.natural
 
     @cached_property
     def against_class(self) -> Scored:
@@ -263,20 +258,13 @@ class Scored:
             ``n``, ``flagged``, ``left_alone``; with ground truth also ``found``,
             ``flagged_only``, ``missed``.
         """
-        n, flagged, memorized = len(self), self.flagged(rule), self.memorized(eta)
-        n_flagged = int(np.count_nonzero(flagged))
-        if memorized is None:
-            return {"n": n, "flagged": n_flagged, "left_alone": n - n_flagged}
-        found = int(np.count_nonzero(flagged & memorized))
-        missed = int(np.count_nonzero(memorized)) - found
-        return {
-            "n": n,
-            "flagged": n_flagged,
-            "found": found,
-            "flagged_only": n_flagged - found,
-            "missed": missed,
-            "left_alone": n - n_flagged - missed,
-        }
+        memorized = self.memorized(eta)
+        kinds = 2 * self.flagged(rule) + (0 if memorized is None else memorized)
+        alone, missed, only, found = np.bincount(kinds, minlength=4).tolist()
+        counts = {"n": len(self), "flagged": only + found}
+        if memorized is not None:
+            counts |= {"found": found, "flagged_only": only, "missed": missed}
+        return {**counts, "left_alone": alone}
 
     def evaluated(self, eta: float) -> Evaluation | None:
         """Return how well the scores of the judged rows predict the truth; None without a ROC."""

@@ -3,8 +3,6 @@
 This room is pure: it takes and returns arrays, and imports no other room.
 """
 
-from __future__ import annotations
-
 from memowidgets.memorization.densities import probability_memorized
 from memowidgets.memorization.lira import (
     Support,

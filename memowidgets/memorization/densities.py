@@ -17,8 +17,6 @@ from memowidgets.memorization.gaps import (
     GapMoments,
     Mask,
     Side,
-    Table,
-    blocks,
     checked_models,
     moments,
 )
@@ -107,10 +105,7 @@ class Density:
         prior = fitted_prior(side) if variance == "shrunk" else None
         if prior is None and variance != "per-sample":
             shared = max(float(side.squares.sum() / max(side.count.sum(), 1.0)), least)
-            equal, unbounded = (
-                np.full_like(side.squares, shared),
-                np.full_like(side.squares, np.inf),
-            )
+            equal, unbounded = (np.full_like(side.squares, of) for of in (shared, np.inf))
             return cls(side.mean, side.count, equal, equal, unbounded)
         freedom, typical = prior or (0.0, 0.0)
         squares, known = freedom * typical + side.squares, freedom + side.count - 1
@@ -234,11 +229,11 @@ def excess_kurtosis(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> tuple[
     """
     gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
     found = moments(gaps, members, "shadow_gaps")
-    flat = found.coinciding
     values = []
     for side, present in ((found.inside, members), (found.outside, ~members)):
-        fourth = _fourth_powers(gaps, present, side.mean)
-        usable = (side.count >= FEWEST_GAPS) & (side.squares > 0) & ~flat
+        away = np.where(present, gaps - side.mean, 0.0)
+        fourth = (away**4).sum(axis=0)
+        usable = (side.count >= FEWEST_GAPS) & (side.squares > 0) & ~found.coinciding
         n, squares = side.count[usable], side.squares[usable]
         plain = n * fourth[usable] / squares**2 - 3
         values.append((n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * plain + 6))
@@ -271,15 +266,6 @@ def note_on_shape(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> Note | N
         "gaps have 0): log-LiRA and probabilities assume Gaussian gaps, and can be far from right",
         kurtosis=mean,
     )
-
-
-def _fourth_powers(gaps: Table, present: Mask, mean: Floats) -> Floats:
-    """Return the sum of the fourth powers of each sample's deviations from its mean."""
-    total = np.empty(gaps.shape[1])
-    for columns in blocks(gaps):
-        away = np.where(present[:, columns], gaps[:, columns] - mean[columns], 0.0)
-        total[columns] = (away**4).sum(axis=0)
-    return total
 
 
 _TRUE_VALUES = 200  # grid points of the prior
@@ -448,15 +434,12 @@ class _Observed:
 def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: float) -> Floats:
     """Return the probability of a true value of at least η; priors start from a common one."""
     observed = _Observed.of(values, errors)
-    everybody = np.ones(len(values), dtype=np.bool_)
-    shared = observed.prior(np.ones(_TRUE_VALUES), _STEPS, everybody)
-    names = np.unique(groups)
-    if len(names) == 1:
-        return observed.above(eta, shared, everybody)
+    shared = observed.prior(np.ones(_TRUE_VALUES), _STEPS, groups >= 0)
     found = np.empty(len(values))
-    for name in names:
+    for name in np.unique(groups):
         rows = groups == name
-        found[rows] = observed.above(eta, observed.prior(shared, _STEPS_IN_A_BIN, rows), rows)
+        own = shared if rows.all() else observed.prior(shared, _STEPS_IN_A_BIN, rows)
+        found[rows] = observed.above(eta, own, rows)
     return found
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +16,6 @@ Mask = NDArray[np.bool_]
 
 _BLOCK = 2**18  # gaps per step; they fit in a core's cache
 _MANY = 2**24  # from this many gaps on, sums use float32 to save time
-_LARGEST = 1e100
 _SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither underflow nor overflow
 
 
@@ -64,12 +62,6 @@ class GapMoments:
     outside: Side
     low: Floats
     high: Floats
-
-    @classmethod
-    def empty(cls, n: int) -> Self:
-        """Create uninitialised moments of n samples."""
-        inside, outside = (Side(*np.zeros((3, n))) for _ in range(2))
-        return cls(inside, outside, np.empty(n), np.empty(n))
 
     @property
     def coinciding(self) -> Mask:
@@ -123,21 +115,7 @@ def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
             f"{target.shape}"
         )
     check_finite(target, "target_gaps")
-    if np.abs(target).max(initial=0.0) > _LARGEST:
-        raise ValueError(_too_large("target_gaps"))
     return target
-
-
-def _too_large(name: str) -> str:
-    return f"{name} has numbers above {_LARGEST:g}, whose squares have no room in a float"
-
-
-def blocks(table: Table) -> Iterator[slice]:
-    """Yield blocks of columns that fit in the cache."""
-    models, samples = table.shape
-    width = max(1, _BLOCK // models)
-    for start in range(0, samples, width):
-        yield slice(start, start + width)
 
 
 def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
@@ -146,23 +124,26 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
     Raises
     ------
     ValueError
-        If a gap is NaN or infinite, or too large for its square.
+        If a gap is NaN or infinite.
     """
-    found = GapMoments.empty(gaps.shape[1])
-    for columns in blocks(gaps):
+    parts = []
+    width = max(1, _BLOCK // len(gaps))
+    for start in range(0, gaps.shape[1], width):
+        columns = slice(start, start + width)
         block = gaps[:, columns]
-        found.low[columns], found.high[columns] = block.min(axis=0), block.max(axis=0)
-        widest = float((found.high[columns] - found.low[columns]).max())
-        if not widest <= _LARGEST:
-            _refuse_infinite(gaps, name)
+        low, high = (of(block, axis=0).astype(np.float64) for of in (np.min, np.max))
+        widest = float((high - low).max())
+        if not np.isfinite(widest):
+            check_finite(gaps, name, row="model (row)")
         safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64
-        _fill_block(found, columns, block.astype(precision), members[:, columns])
-    return found
+        parts.append((low, high, *_of_sides(block.astype(precision), members[:, columns])))
+    low, high, inside, outside = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
+    return GapMoments(Side(*inside), Side(*outside), low, high)
 
 
-def _fill_block(found: GapMoments, columns: slice, block: Any, members: Mask) -> None:
-    """Fill in both sides of some samples; this overwrites `block`.
+def _of_sides(block: Any, members: Mask) -> tuple[Floats, Floats]:
+    """Return count, mean and squares of both sides of some samples; this overwrites `block`.
 
     The sums are of deviations from the first model's gaps, so that single precision suffices
     where gaps are large and similar.
@@ -180,21 +161,6 @@ def _fill_block(found: GapMoments, columns: slice, block: Any, members: Mask) ->
     np.square(block, out=block)
     squares_in = np.einsum("ij,ij->j", block, weights)
     squares_out = np.maximum(block.sum(axis=0) - squares_in, 0)
-    for side, count, mean, squares in (
-        (found.inside, count_in, mean_in, squares_in),
-        (found.outside, count_out, mean_out, squares_out),
-    ):
-        side.count[columns] = count
-        side.mean[columns] = np.where(count > 0, origin + mean, 0.0)
-        side.squares[columns] = squares
-
-
-def _refuse_infinite(gaps: Table, name: str) -> None:
-    bad = [np.flatnonzero(~np.isfinite(row)) for row in gaps]
-    if not any(map(len, bad)):
-        raise ValueError(_too_large(name))
-    row = next(i for i, columns in enumerate(bad) if len(columns))
-    raise ValueError(
-        f"{name} holds {sum(map(len, bad))} values that are NaN or infinite, the first for "
-        f"model (row) {row}, sample (column) {bad[row][0]}"
-    )
+    inside = np.array([count_in, np.where(count_in > 0, origin + mean_in, 0.0), squares_in])
+    outside = np.array([count_out, np.where(count_out > 0, origin + mean_out, 0.0), squares_out])
+    return inside, outside

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,11 +11,9 @@ from memowidgets.checks import check_same_order, real_number
 from memowidgets.memorization.densities import Densities, check_sides, check_variance
 from memowidgets.memorization.gaps import (
     Floats,
-    GapMoments,
     Mask,
     Side,
     Table,
-    blocks,
     checked_mask,
     checked_models,
     checked_target,
@@ -26,24 +24,6 @@ _FEWEST_TO_COUNT = 9  # models on each side: eight are left where one of them is
 _ENOUGH_TO_TELL = 3  # this many samples with exactly equal gaps are not a coincidence
 
 
-@overload
-def log_lira(
-    shadow_gaps: ArrayLike,
-    shadow_members: ArrayLike,
-    target_gaps: ArrayLike,
-    variance: str = ...,
-    *,
-    return_std: Literal[False] = ...,
-) -> Floats: ...
-@overload
-def log_lira(
-    shadow_gaps: ArrayLike,
-    shadow_members: ArrayLike,
-    target_gaps: ArrayLike,
-    variance: str = ...,
-    *,
-    return_std: Literal[True],
-) -> tuple[Floats, Floats]: ...
 def log_lira(
     shadow_gaps: ArrayLike,
     shadow_members: ArrayLike,
@@ -51,7 +31,7 @@ def log_lira(
     variance: str = "per-sample",
     *,
     return_std: bool = False,
-) -> Floats | tuple[Floats, Floats]:
+) -> Any:
     """Return the log-likelihood ratio of the target's logit gap, in training against not.
 
     Parameters
@@ -354,12 +334,7 @@ def rmia(
 
 def _general(gaps: Table, members: Mask) -> Floats:
     """Return p(x) of each sample over the shadow models, NaN if a side is empty."""
-    means = GapMoments.empty(gaps.shape[1])
-    for columns in blocks(gaps):
-        likelihood = np.exp(_log_likelihood(gaps[:, columns].astype(np.float64)))
-        part = moments(likelihood, members[:, columns])
-        for whole, found in ((means.inside, part.inside), (means.outside, part.outside)):
-            whole.count[columns], whole.mean[columns] = found.count, found.mean
+    means = moments(np.exp(_log_likelihood(gaps.astype(np.float64))), members)
     both = (means.inside.count > 0) & (means.outside.count > 0)
     average = 0.5 * (means.inside.mean + means.outside.mean)
     return np.where(both, np.maximum(average, np.finfo(np.float64).tiny), np.nan)

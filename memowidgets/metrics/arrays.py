@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import dense, is_tensor, plain_labels, real_numbers, to_numpy
+from memowidgets.checks import check_finite, dense, is_tensor, plain_labels, real_numbers, to_numpy
 
 Array = Any  # a NumPy array or a torch tensor; the code of this room works on both
 Floats = NDArray[np.float64]
@@ -85,31 +85,13 @@ def refuse_rows(X: Array, scores: Floats | None = None) -> NoReturn:
         With the first row and column that are NaN or infinite. If there is none, with the row that
         is too far from the others: the first without a finite score, or the largest.
     """
-    complain_if_not_finite(X)
-    if scores is None:
-        largest = [float(np.abs(to_numpy(row).astype(np.float64)).max()) for row in X]
-        row = int(np.argmax(largest))
-    else:
-        row = int((~np.isfinite(scores)).argmax())
-    value = float(np.abs(to_numpy(X[row]).astype(np.float64)).max())
+    check_finite(to_numpy(X), "X")
+    largest = np.abs(to_numpy(X).astype(np.float64)).max(axis=1)
+    row = int(largest.argmax() if scores is None else (~np.isfinite(scores)).argmax())
     raise ValueError(
-        f"row {row} of X, with values up to {value:.3g}, is too far from the fitted rows for a "
-        "finite score; scale it as the others are, or leave it out"
+        f"row {row} of X, with values up to {largest[row]:.3g}, is too far from the fitted rows "
+        "for a finite score; scale it as the others are, or leave it out"
     )
-
-
-def complain_if_not_finite(X: Array, what: str = "X") -> None:
-    """Raise a ValueError that names the first row and column that are NaN or infinite."""
-    affected, first = 0, ""
-    for start in range(0, X.shape[0], 4096):
-        bad = ~np.isfinite(to_numpy(X[start : start + 4096]))
-        if bad.any() and not affected:
-            row, column = np.argwhere(bad)[0]
-            kind = "NaN" if np.isnan(to_numpy(X[start + row, column])) else "infinite"
-            first = f"{kind} in row {start + row}, column {column}"
-        affected += int(bad.any(axis=1).sum())
-    if affected:
-        raise ValueError(f"{what} is {first} ({affected} of {X.shape[0]} rows are affected)")
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,21 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import (
+    check_finite,
     check_same_order,
     is_tensor,
     numbered_labels,
     real_numbers,
     to_numpy,
-    whole_number,
 )
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
     checked_labels,
     checked_numbers,
-    complain_if_not_finite,
-    like,
-    namespace,
     row_chunks,
 )
 
@@ -52,8 +49,7 @@ def loss(logits: Any, y: ArrayLike) -> Floats:
 
     Notes
     -----
-    This is the score μ = −loss of the paper's section on threat models. A tensor is processed on
-    its own device.
+    This is the score μ = −loss of the paper's section on threat models.
 
     Examples
     --------
@@ -99,21 +95,20 @@ def logit_gap(logits: Any, y: ArrayLike) -> Floats:
     return _in_chunks(logits, y, _gap)
 
 
-def _in_chunks(logits: Any, y: ArrayLike, score: Callable[[Array, Array], Array]) -> Floats:
+def _in_chunks(logits: Any, y: ArrayLike, score: Callable[..., Floats]) -> Floats:
     """Return the score of each row, computed in float64, a chunk at a time."""
     check_same_order(logits=logits, y=y)
     array = checked_numbers(logits, "logits")
     columns = _checked_columns(array, y)
     result = np.empty(len(columns))
     for start, stop in row_chunks(len(columns), 8 * array.shape[1]):
-        labels: Array = columns[start:stop, None]
-        if is_tensor(array):
-            chunk, labels = array[start:stop].double(), like(array, labels)
-        else:
-            chunk = np.asarray(array[start:stop], dtype=np.float64)
-        values = to_numpy(score(chunk, labels))
+        labels = columns[start:stop]
+        chunk = np.asarray(to_numpy(array[start:stop]), dtype=np.float64)
+        own = chunk[np.arange(len(labels)), labels]
+        with np.errstate(invalid="ignore"):  # inf − inf is reported below
+            values = score(chunk, own, labels)
         if not np.isfinite(values).all():
-            _explain(to_numpy(chunk), to_numpy(labels), values, start)
+            _explain(chunk, labels, values, start)
         result[start:stop] = values
     return result
 
@@ -144,34 +139,21 @@ def _checked_columns(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
     return labels.astype(np.int64)
 
 
-def _taken(chunk: Array, labels: Array) -> Array:
-    if is_tensor(chunk):
-        return chunk.gather(1, labels)
-    return np.take_along_axis(chunk, labels, axis=1)
+def _log_probability(chunk: Floats, own: Floats, _: NDArray[np.int64]) -> Floats:
+    top = chunk.max(axis=1)
+    return np.asarray((own - top) - np.log(np.exp(chunk - top[:, None]).sum(axis=1)))
 
 
-def _log_probability(chunk: Array, labels: Array) -> Array:
-    xp = namespace(chunk)
-    own = _taken(chunk, labels)
-    top = xp.amax(chunk, 1)[:, None]
-    with np.errstate(invalid="ignore"):  # inf − inf is reported afterwards
-        shifted = xp.exp(chunk - top)
-        return (own - top)[:, 0] - xp.log(shifted.sum(1))
-
-
-def _gap(chunk: Array, labels: Array) -> Array:
-    xp = namespace(chunk)
-    others = chunk.clone() if is_tensor(chunk) else chunk.copy()
-    own = _taken(chunk, labels)[:, 0]
-    others[xp.arange(len(labels)), labels[:, 0]] = -np.inf
-    with np.errstate(invalid="ignore"):  # inf − inf is reported afterwards
-        return own - xp.amax(others, 1)
+def _gap(chunk: Floats, own: Floats, labels: NDArray[np.int64]) -> Floats:
+    others = chunk.copy()
+    others[np.arange(len(labels)), labels] = -np.inf
+    return np.asarray(own - others.max(axis=1))
 
 
 def _explain(chunk: Floats, labels: NDArray[np.int64], values: Floats, start: int) -> None:
     """Raise an error that says why the first value that is not finite is undefined."""
     row = int((~np.isfinite(values)).argmax())
-    logits, label = chunk[row], int(labels[row, 0])
+    logits, label = chunk[row], int(labels[row])
     wrong = np.isnan(logits) | (logits == np.inf)
     if wrong.any():
         column = int(wrong.argmax())
@@ -245,7 +227,7 @@ _FEWEST_ROWS = 10  # of classes in other columns, among half of all rows
 _ROUNDING = 1e-3  # of a loss that is 0
 
 
-def csl(losses: ArrayLike, last: int | None = None) -> Floats:
+def csl(losses: ArrayLike) -> Floats:
     """Return minus the mean loss of each sample over the checkpoints so far.
 
     Parameters
@@ -253,8 +235,6 @@ def csl(losses: ArrayLike, last: int | None = None) -> Floats:
     losses : (n_checkpoints, n_samples) array_like
         Training loss of each sample at each checkpoint after step 0, in nats, in the order of
         training.
-    last : int, optional
-        Number of checkpoints to average, counted from the end. Default: all.
 
     Returns
     -------
@@ -265,8 +245,7 @@ def csl(losses: ArrayLike, last: int | None = None) -> Floats:
     Raises
     ------
     ValueError
-        If there are fewer than two checkpoints, a loss is NaN, infinite or negative, or `last` is
-        not from 2 to n_checkpoints.
+        If there are fewer than two checkpoints, or a loss is NaN, infinite or negative.
 
     Notes
     -----
@@ -284,18 +263,16 @@ def csl(losses: ArrayLike, last: int | None = None) -> Floats:
             f"losses must not be negative, but one is {table.min():g}; the score 'loss' is minus "
             "the loss"
         )
-    return -mean_over_checkpoints(table, last)
+    return -mean_over_checkpoints(table)
 
 
-def mean_over_checkpoints(scores: ArrayLike, last: int | None = None) -> Floats:
+def mean_over_checkpoints(scores: ArrayLike) -> Floats:
     """Return the mean of each sample's score over checkpoints.
 
     Parameters
     ----------
     scores : (n_checkpoints, n_samples) array_like
         One score at each checkpoint after step 0, in the order of training.
-    last : int, optional
-        Number of checkpoints to average, counted from the end. Default: all.
 
     Returns
     -------
@@ -305,19 +282,14 @@ def mean_over_checkpoints(scores: ArrayLike, last: int | None = None) -> Floats:
     Raises
     ------
     ValueError
-        If there are fewer than two checkpoints, a score is NaN or infinite, or `last` is not from
-        2 to n_checkpoints.
+        If there are fewer than two checkpoints, or a score is NaN or infinite.
 
     Examples
     --------
-    >>> mean_over_checkpoints([[1.0, 0.0], [0.4, 0.2], [0.0, 0.1]], last=2)
-    array([0.2 , 0.15])
+    >>> mean_over_checkpoints([[1.0, 0.0], [0.4, 0.2], [0.1, 0.1]])
+    array([0.5, 0.1])
     """
-    table = _checked(scores, "scores")
-    kept = len(table) if last is None else checked_last(last)
-    if kept > len(table):
-        raise ValueError(f"last is {last}, but there are only {len(table)} checkpoints")
-    mean: Floats = table[-kept:].mean(axis=0)
+    mean: Floats = _checked(scores, "scores").mean(axis=0)
     return mean
 
 
@@ -350,26 +322,12 @@ def mean_rank(scores: ArrayLike) -> Floats:
     >>> mean_rank([[-3.0, 0.0, 2.0, 5.0], [-1.0, -9.0, -0.5, -0.1]])
     array([0.375, 0.375, 0.75 , 1.   ])
     """
+    import pandas as pd  # which nothing else here needs
+
     table = _checked(scores, "scores", "scores")
-    ranks = np.zeros(table.shape[1])
-    for row in table:  # as scipy.stats.rankdata, which takes half a second to import
-        _, value, equal = np.unique(row, return_inverse=True, return_counts=True)
-        ranks += (np.cumsum(equal) - (equal - 1) / 2)[value]
-    mean: Floats = ranks / len(table) / table.shape[1]
+    ranks = pd.DataFrame(table.T).rank().mean(axis=1).to_numpy(np.float64)
+    mean: Floats = ranks / table.shape[1]  # at the end, so that equal sums stay equal
     return mean
-
-
-def checked_last(last: int) -> int:
-    """Return the number of checkpoints to average, or raise.
-
-    Raises
-    ------
-    TypeError
-        If it is not a whole number.
-    ValueError
-        If it is below two.
-    """
-    return whole_number("last, the number of checkpoints,", last, FEWEST_CHECKPOINTS)
 
 
 def _checked(values: ArrayLike, what: str, rows: str = "checkpoints") -> Floats:
@@ -382,5 +340,5 @@ def _checked(values: ArrayLike, what: str, rows: str = "checkpoints") -> Floats:
         )
     if table.shape[1] == 0:
         raise ValueError(f"{what} holds no sample")
-    complain_if_not_finite(table, what)
+    check_finite(table, what)
     return table

@@ -46,7 +46,6 @@ from memowidgets.store import StoreError
         (lambda a: a.score(lambda _x, _z, y: y[:3]), "one value for each"),
         (lambda a: a.score(lambda _x, _z, y: np.where(y == 3, np.nan, 0.0)),
          "must be finite: .* the first in row"),
-        (lambda a: a.evaluate("loss", truth="canaries", uncertain=True), 'only truth="log_lira"'),
         (lambda a: a.evaluate_pooled("loss", progress="x"), "progress must be a Progress, not str"),
         # audits that are begun or opened
         (lambda a: mw.Audit.open(a.path, data=["secret"]), "dataset of mw.data, not list"),

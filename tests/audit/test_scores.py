@@ -8,6 +8,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.evaluation import roc
+from memowidgets.evaluation.intervals import true_area
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from tests.training.small import tiny_audit, trained
@@ -154,10 +155,9 @@ def test_an_evaluation_says_how_many_are_truly_memorised(name, counted, truly):
         assert fact in note
 
 
-def test_other_truths_and_expected_counts_have_no_such_number(recorded):
+def test_other_truths_have_no_such_number(recorded):
     memorized = recorded.log_lira() >= 4
     assert recorded.evaluate("psmi", truth=memorized).n_truly is None
-    assert recorded.evaluate("psmi", uncertain=True).n_truly is None
     values = np.arange(-20.0, 20.0)
     given = mw.Audit.from_arrays([0, 1] * 20, logits=values, log_lira=values)
     assert given.evaluate("loss").n_truly is None
@@ -177,9 +177,12 @@ def test_the_dashboard_says_it_too(recorded):
 
 @pytest.mark.parametrize("metric", ["psmi", "baseline"])
 def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(recorded, metric):
-    found, expected = recorded.evaluate(metric), recorded.evaluate(metric, uncertain=True)
-    assert found.true_auc == expected.auc
-    assert found.true_auc_interval == expected.auc_interval
+    found = recorded.evaluate(metric)
+    values, errors = recorded.log_lira(return_std=True)
+    scores = recorded.score(metric)[values.index]
+    independent = None if metric == "baseline" else scores
+    probability = mw.memorization.probability_memorized(values, errors, 4.0, independent)
+    assert (found.true_auc, found.true_auc_interval) == true_area(scores.to_numpy(), probability)
     assert list(found.areas) == ["AUC for the true labels", "AUC given these labels"]
     assert list(found.areas.values())[1] == (found.auc, found.auc_interval)
     many = found.with_truly(15.0, 64, found.calibrated)
@@ -187,4 +190,3 @@ def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(recorde
     planted = mw.open_recorded("patients-smollm2").evaluate("psmi", truth="canaries")
     assert planted.true_auc is planted.true_auc_interval is None
     assert list(planted.areas) == ["AUC"]
-    assert expected.true_auc is None

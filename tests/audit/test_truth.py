@@ -1,4 +1,4 @@
-"""Definitions compared, shadow models counted, uncertain labels: on a small audit."""
+"""Definitions compared, shadow models counted: on a small audit."""
 
 from __future__ import annotations
 
@@ -125,18 +125,6 @@ def test_the_baseline_says_what_it_shares_with_the_truth(audit):
     eta = float(audit.log_lira().quantile(0.8))
     assert SHARED_NOISE in audit.evaluate("baseline", eta=eta).warnings
     assert SHARED_NOISE not in audit.evaluate("loss", eta=eta).warnings
-
-
-def test_uncertain_labels(audit):
-    values, errors = audit.log_lira(return_std=True)
-    assert values.index.equals(errors.index)
-    assert (errors > 0).all()
-    eta = float(values.quantile(0.8))
-    found = audit.evaluate("loss", checkpoint="final", eta=eta, uncertain=True)
-    scores = audit.score("loss", checkpoint="final")[values.index]
-    probability = mw.memorization.probability_memorized(values, errors, eta, scores)
-    assert found.n_memorized == pytest.approx(probability.sum())
-    assert any("labels are uncertain" in note for note in found.warnings)
 
 
 def test_the_probability_is_that_of_values_and_errors(recorded):

@@ -11,7 +11,8 @@ from scipy.special import expit
 from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from memowidgets.evaluation import clopper_pearson, compare, curve, roc
+from memowidgets.evaluation import clopper_pearson, compare, roc
+from memowidgets.evaluation.intervals import of_area, true_area
 from memowidgets.vocabulary import Note
 
 
@@ -37,15 +38,13 @@ def delong(*pairs):
 
 
 @pytest.mark.parametrize("digits", [None, 1, 0])
-def test_auc(digits):
+def test_an_auc_and_its_interval_by_the_error_of_delong(digits):
     scores, truth = made(digits=digits)
-    evaluation = roc(scores, truth)
-    (auc,), variance = delong((scores, truth))
-    assert evaluation._ladder.error() == pytest.approx(np.sqrt(variance))
-    two = np.arange(len(scores)) < 2
-    assert roc(scores, two)._ladder.error() == pytest.approx(np.sqrt(delong((scores, two))[1]))
-    assert evaluation.auc == pytest.approx(roc_auc_score(truth, -scores), abs=1e-12)
-    assert evaluation.auc == pytest.approx(auc, abs=1e-12)
+    for kinds in (truth, np.arange(len(scores)) < 2):
+        found, ((auc,), variance) = roc(scores, kinds), delong((scores, kinds))
+        assert found.auc == pytest.approx(roc_auc_score(kinds, -scores), abs=1e-12)
+        expected = of_area(auc, kinds.sum(), (~kinds).sum(), float(np.sqrt(variance)))
+        assert found.auc_interval == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("digits", [None, 1])
@@ -66,11 +65,9 @@ def test_paired_comparison(digits):
 
 
 def test_a_comparison_takes_two_of_each_kind_and_no_fewer():
-    scores = np.arange(6.0)
-    few = np.arange(6) < 2
-    for truth in (few, ~few):
-        found = compare(roc(scores, truth), roc(-scores, truth))
-        assert (found.auc_a, found.auc_b, found.difference) in ((1, 0, 1), (0, 1, -1))
+    scores, few = np.arange(6.0), np.arange(6) < 2
+    found = compare(roc(scores, few), roc(-scores, few))
+    assert (found.auc_a, found.auc_b, found.difference) == (1, 0, 1)
     for truth in (few & (scores > 0), ~few | (scores > 0)):
         with pytest.raises(ValueError, match="at least two"):
             compare(roc(scores, truth), roc(-scores, truth))
@@ -98,7 +95,7 @@ def test_counts_at_any_threshold(pairs, tau):
         return
     flagged = scores <= tau
     point = roc(scores, truth).at(tau)
-    assert point.flagged == flagged.sum()
+    assert (point.flagged, point.flagged_share) == (flagged.sum(), flagged.mean())
     assert point.found == (flagged & truth).sum()
     assert point.flagged_only == (flagged & ~truth).sum()
     assert point.found + point.missed == truth.sum()
@@ -120,10 +117,7 @@ def test_rates_and_their_intervals():
     ]:
         exact = binomtest(int(found), int(n)).proportion_ci(0.95, "exact")
         assert (low, high) == pytest.approx((exact.low, exact.high), abs=1e-9)
-    nothing = roc(scores, truth).at(-np.inf)
-    assert (nothing.flagged, nothing.found, nothing.flagged_only) == (0, 0, 0)
-    lowest = roc([1.0, 2.0], [False, True]).at(1.0)
-    assert (lowest.flagged, lowest.found, lowest.flagged_only) == (1, 0, 1)
+    assert roc(scores, truth).at(-np.inf).flagged == 0
     for k in range(10):
         exact = binomtest(k, 9).proportion_ci(0.95, "exact")
         assert clopper_pearson(k, 9) == pytest.approx((exact.low, exact.high), abs=1e-9)
@@ -149,24 +143,30 @@ def test_rules(digits):
     assert evaluation.threshold("tpr>=0") == -np.inf
     assert evaluation.threshold("fpr<=1") == curve["tau"].max()
     assert evaluation.threshold("fpr<=1e-3") <= evaluation.threshold("fpr<=0.01")
-    assert evaluation.tpr_at_fpr(0.01) == evaluation.at(evaluation.threshold("fpr<=0.01")).tpr
-    for number in (np.float64(0.01), np.float32(0.01)):
+    for number in (0.01, np.float64(0.01), np.float32(0.01)):
         assert evaluation.tpr_at_fpr(number) == evaluation.at(evaluation.threshold("fpr<=0.01")).tpr
-    for rule in ("best", "tpr<=0.5", "fpr<=2", "fpr<=", ""):
+    for rule in ("best", "tpr<=0.5", "fpr<=2", "fpr<=", "", 0.5):
         with pytest.raises(ValueError, match="youden"):
             evaluation.threshold(rule)
 
 
-def test_warnings():
+def test_few_samples_of_a_kind_are_said_with_their_name():
     scores, truth = made(400)
     assert roc(scores, truth).warnings == ()
     assert [len(roc(scores, np.arange(400) < n).warnings) for n in (19, 20)] == [1, 0]
-    few = roc(scores[:60], truth[:60])
-    assert few.warnings == (f"only {truth[:60].sum()} samples are memorised: intervals are wide",)
-    assert few.warnings[0].key == "few memorised"
-    more = few.with_warnings(Note("not learned", "not learned yet"), Note("other", "and another"))
+    for name, few in (
+        ("memorised", truth[:60]),
+        ("planted", scores[:60] < np.sort(scores[:60])[1]),
+    ):
+        found = roc(scores[:60], few, positives=name)
+        (note,) = found.warnings
+        assert (note.key, note.numbers) == ("few memorised", {"n": few.sum()})
+        assert note.startswith(f"only {few.sum()} ")
+        assert f"{name}: " in note
+        assert f"{few.sum()} of 60 samples {name}" in repr(found)
+    more = found.with_warnings(Note("not learned", "not learned yet"), Note("other", "and another"))
     assert more.warnings[1:] == ("not learned yet", "and another")
-    assert more.auc == few.auc
+    assert more.auc == found.auc
 
 
 def test_series_of_the_same_samples_in_other_orders_are_refused():
@@ -174,9 +174,8 @@ def test_series_of_the_same_samples_in_other_orders_are_refused():
     ids = [f"sample-{i}" for i in range(50)]
     values, labels = pd.Series(scores, ids), pd.Series(truth, ids)
     expected = roc(scores, truth).auc
-    for wrong in ({"memorized": labels}, {"memorized": None, "probability": labels * 0.8}):
-        with pytest.raises(ValueError, match=r"(memorized|probability).*reindex\(scores\.index\)"):
-            roc(values.sort_values(), **wrong)
+    with pytest.raises(ValueError, match=r"memorized.*reindex\(scores\.index\)"):
+        roc(values.sort_values(), labels)
     assert roc(values, labels).auc == expected
     assert roc(values.sort_values(), labels.reindex(values.sort_values().index)).auc == expected
     assert roc(values, pd.Series(truth)).auc == expected
@@ -192,14 +191,17 @@ def test_bad_input():
         (lambda: roc(scores, np.zeros(50, dtype=bool)), "undefined: no sample"),
         (lambda: roc(scores, truth[:9]), "equal length"),
         (lambda: roc([], []), "one number for each"),
-        (lambda: roc(scores, truth).at(np.nan), "tau is NaN"),
+        (lambda: roc(scores, truth).at(np.nan), "tau.* number, not nan"),
         (lambda: compare(roc(scores, truth), roc(scores, ~truth)), "same truth"),
     ]
     for call, sentence in cases:
         with pytest.raises(ValueError, match=sentence):
             call()
-    with pytest.raises(TypeError, match="bool"):
-        roc(scores, scores)
+    for truth_of_numbers in (scores, None):
+        with pytest.raises(TypeError, match="bool"):
+            roc(scores, truth_of_numbers)
+    with pytest.raises(TypeError, match=r"tau.* 'youden'"):
+        roc(scores, truth).at("youden")
 
 
 def probable(n=600, seed=0):
@@ -209,34 +211,14 @@ def probable(n=600, seed=0):
     return rng.normal(size=n) - 0.4 * evidence, probability
 
 
-def test_certain_labels_change_nothing():
-    scores, probability = probable()
+@pytest.mark.parametrize("n", [600, 9000])  # steps of many scores are merged
+def test_certain_labels_change_nothing(n):
+    scores, probability = probable(n)
     truth = probability > 0.5
-    hard, soft = roc(scores, truth), roc(scores, None, truth.astype(float))
-    assert soft.auc == pytest.approx(hard.auc, abs=1e-12)
-    assert soft.auc_interval == pytest.approx(hard.auc_interval, abs=0.02)
-    np.testing.assert_allclose(soft.roc.to_numpy(), hard.roc.to_numpy(), atol=1e-12)
-    for tau in (-1.0, 0.0, 1.0):
-        for name in ("tpr", "fpr", "precision", "tpr_interval", "fpr_interval", "flagged"):
-            one, other = (getattr(e.at(tau), name) for e in (soft, hard))
-            assert one == pytest.approx(other, abs=1e-9)
-    for rule in ("youden", "tpr>=0.75", "fpr<=0.01", "flagged<=0.05"):
-        assert soft.threshold(rule) == hard.threshold(rule)
-    np.testing.assert_array_equal(soft.memorized, truth)
-
-
-def test_expected_counts_are_means_over_drawn_labels():
-    scores, probability = probable()
-    scores = scores.round(1)  # ties
-    soft = roc(scores, None, probability)
-    rng = np.random.default_rng(1)
-    drawn = [roc(scores, rng.random(len(scores)) < probability) for _ in range(400)]
-    assert soft.auc == pytest.approx(np.mean([e.auc for e in drawn]), abs=0.003)
-    assert soft.n_memorized == pytest.approx(np.mean([e.n_memorized for e in drawn]), rel=0.01)
-    point = soft.at(-1.0)
-    assert point.found == pytest.approx(np.mean([e.at(-1.0).found for e in drawn]), rel=0.01)
-    assert point.tpr == pytest.approx(np.mean([e.at(-1.0).tpr for e in drawn]), abs=0.005)
-    assert point.flagged == drawn[0].at(-1.0).flagged
+    auc, interval = true_area(scores, truth.astype(float))
+    hard = roc(scores, truth)
+    assert auc == pytest.approx(hard.auc, abs=1e-12)
+    assert interval == pytest.approx(hard.auc_interval, abs=0.02)
 
 
 def test_nobody_makes_a_pair_with_themselves():
@@ -248,7 +230,7 @@ def test_nobody_makes_a_pair_with_themselves():
                 weight = probability[i] * (1 - probability[j])
                 pairs += weight
                 wins += weight * ((scores[i] < scores[j]) + 0.5 * (scores[i] == scores[j]))
-    assert roc(scores, None, probability).auc == pytest.approx(wins / pairs)
+    assert true_area(scores, probability)[0] == pytest.approx(wins / pairs)
 
 
 def test_the_interval_is_that_of_drawn_samples_with_their_labels():
@@ -261,66 +243,22 @@ def test_the_interval_is_that_of_drawn_samples_with_their_labels():
         kinds = [rng.choice(scores, round(w.sum()), p=w / w.sum()) for w in weights]
         areas.append((kinds[0][:, None] < kinds[1]).mean())
     low, high = np.quantile(areas, [0.025, 0.975]) - np.mean(areas)
-    found = roc(scores, None, probability)
-    assert found.auc_interval == pytest.approx((found.auc + low, found.auc + high), abs=0.01)
+    auc, interval = true_area(scores, probability)
+    assert interval == pytest.approx((auc + low, auc + high), abs=0.01)
     scores, probability = probable(300)
-    doubtful = roc(scores, None, np.where(probability > 0.5, 0.7, 0.05)).auc_interval
+    _, doubtful = true_area(scores, np.where(probability > 0.5, 0.7, 0.05))
     assert np.ptp(doubtful) > np.ptp(roc(scores, probability > 0.5).auc_interval)
 
 
 def test_of_uncertain_labels_both_aucs_are_given_and_the_surer_first():
     scores, probability = probable()
-    hard, soft = roc(scores, probability > 0.5), roc(scores, None, probability)
+    hard, soft = roc(scores, probability > 0.5), true_area(scores, probability)
     for n, first in ((63, "AUC for the true labels"), (64, "AUC given these labels")):
         found = hard.with_truly(9.0, n, probability)
-        assert (found.true_auc, found.true_auc_interval) == (soft.auc, soft.auc_interval)
+        assert (found.true_auc, found.true_auc_interval) == soft
         assert next(iter(found.areas)) == first
     for unknown in (hard, hard.with_truly(0.0, 8, 0 * probability)):
         assert unknown.true_auc is unknown.true_auc_interval is None
-
-
-def test_doubt_is_said():
-    evaluation = roc(np.arange(9.0), None, [0.0, 0.05, 0.06, 0.5, 0.94, 0.95, 1.0, 1.0, 0.0])
-    assert "3 of 9 labels" in evaluation.warnings[0]
-    assert "about" in repr(evaluation)
-    assert "about" in evaluation._repr_html_()
-
-
-def test_bad_probabilities():
-    scores, probability = probable(20)
-    cases = [
-        (lambda: roc(scores, None), "memorized=, probability="),
-        (lambda: roc(scores, None, probability + 1), "from 0 to 1, but is"),
-        (lambda: roc(scores, None, np.full(20, np.nan)), "from 0 to 1, but is nan in row 0"),
-        (lambda: roc(scores, None, 2.0 * (np.arange(20) == 3)), "2.* in row 3"),
-        (lambda: roc(scores, None, 1.0 - 3 * (np.arange(20) == 3)), "-2.* in row 3"),
-        (lambda: roc(scores, None, probability[:3]), "equal length"),
-        (lambda: roc(scores, [True], probability), "must hold 20 labels"),
-        (lambda: roc(scores, None, probability, scores), "groups= and probability="),
-        (lambda: roc(scores, None, np.zeros(20)), "no sample is memorised"),
-        (lambda: roc(scores, None, np.ones(20)), "every sample is memorised"),
-        (lambda: roc(scores[:1], None, [0.5]), "two samples"),
-        (
-            lambda: compare(roc(scores, probability > 0.5), roc(scores, None, probability)),
-            "certain truth",
-        ),
-    ]
-    for call, sentence in cases:
-        with pytest.raises(ValueError, match=sentence):
-            call()
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_a_probability_of_exactly_1_is_no_error(seed):
-    """Rounding once made the share of other samples at a score fall below 0."""
-    rng = np.random.default_rng(seed)
-    scores, probability = probable(200, seed)
-    certain = rng.random(200) < 0.1
-    evaluation = roc(scores, None, np.where(certain, 1.0, probability))
-    low, high = evaluation.auc_interval
-    assert 0 <= low < evaluation.auc < high <= 1
-    steps = np.diff(evaluation.roc[["fpr", "tpr"]].to_numpy(), axis=0)
-    assert (steps >= 0).all()
 
 
 def test_a_curve_that_is_written_to_changes_no_later_one():
@@ -329,12 +267,3 @@ def test_a_curve_that_is_written_to_changes_no_later_one():
     expected = first.copy()
     first.loc[:, :] = 0.0
     pd.testing.assert_frame_equal(evaluation.roc, expected)
-
-
-def test_many_steps_are_merged_where_both_kinds_are_frequent():
-    scores, truth = made(40_000, share=0.01)
-    ladder = roc(scores, truth)._ladder
-    assert len(ladder.taus) > 30_000
-    for merged, kind in zip(curve._merged(*ladder.steps()), (truth, ~truth), strict=True):
-        assert merged.sum() == kind.sum()
-        assert merged.max() < max(0.0021 * merged.sum(), 2)

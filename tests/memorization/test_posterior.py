@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import t
 
 from benchmarks.intervals import NOISE, pool
 from memowidgets.evaluation import roc
-from memowidgets.memorization import densities, probability_memorized
+from memowidgets.evaluation.intervals import true_area
+from memowidgets.memorization import probability_memorized
 
 POOLS = 8
 EDGES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -62,7 +62,7 @@ def areas(pools, worse=0.0):
     for values, errors, memorized, score in pools:
         seen = score + worse * rng.normal(size=len(score))
         probability = probability_memorized(values, errors, 4, seen)
-        soft = roc(seen, None, probability).auc
+        soft, _ = true_area(seen, probability)
         found.append((roc(seen, memorized).auc, roc(seen, values >= 4).auc, soft))
     return np.mean(found, axis=0)
 
@@ -123,27 +123,3 @@ def test_fewer_than_100_samples_are_one_group(n, is_one):
     given = 5 * values, np.abs(errors) + 0.5
     found = probability_memorized(*given, score=score)
     assert np.array_equal(found, probability_memorized(*given)) == is_one
-
-
-def test_groups_by_score_are_of_equal_size_and_equal_scores_are_together():
-    score = np.random.default_rng(0).permutation(600.0 * np.arange(600))
-    groups = densities._groups(score, (600,))
-    assert np.bincount(groups).tolist() == [60] * 10
-    assert (np.diff(groups[np.argsort(score)]) >= 0).all()
-    assert np.unique(densities._groups(np.arange(600) // 300, (600,))).tolist() == [2, 7]
-
-
-def test_values_are_true_ones_with_the_noise_of_the_notes():
-    """Student's t of three degrees of freedom, and .8 of the errors nearby."""
-    values = np.random.default_rng(0).normal(scale=3, size=200)
-    observed = densities._Observed.of(values, np.full(200, 2.0))
-    assert np.abs(observed.centres[observed.of_value] - np.arcsinh(values)).max() < 0.02
-    assert observed.true[[0, -1]] == pytest.approx([values.min(), values.max()])
-    seen = np.sinh(observed.centres)[:, None]
-    density = t.pdf(seen, 3, loc=observed.true, scale=0.8 * 2)
-    expected = density / density.max(axis=1, keepdims=True)
-    np.testing.assert_allclose(observed.likelihood, expected, atol=1e-9)
-    uniform = np.full(len(observed.true), 1 / len(observed.true))
-    fitted = observed.prior(uniform, 5, values > 0)
-    assert fitted.sum() == pytest.approx(1)
-    assert fitted[observed.true < -3].sum() < 0.05

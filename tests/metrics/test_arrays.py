@@ -54,7 +54,6 @@ TAKES_A_ROW = {
     "errors": lambda a: probability_memorized(ROW, a),
     "score": lambda a: probability_memorized(ROW, ROW, score=a),
     "roc": lambda a: roc(a, TRUTH),
-    "probability": lambda a: roc(ROW, None, a),
     "lowest_share": lowest_share,
     "below_class": lambda a: below_class(a, np.zeros(9)),
 }
@@ -76,7 +75,6 @@ def test_other_masked_and_missing_values():
         (lambda: PSMI(8).fit(TABLE, np.ma.masked_array(LABELS, LABELS > 0)), "8 of 16 values"),
         (lambda: roc(ROW, np.ma.masked_array(TRUTH, TRUTH)), "masked"),
         (lambda: roc(ROW, TRUTH, groups=np.where(ROW > 0.5, np.nan, ROW)), "groups .* row"),
-        (lambda: roc(ROW, TRUTH, groups=[None, *range(8)]), r"groups .* 1 of 9 rows.* row 0"),
         (lambda: probability_memorized([0.0, np.inf], [1, 1]), "log_lira .* row 1"),
         (lambda: probability_memorized([0.0, 1.0], [np.inf, 1]), "errors .* row 0"),
     ]

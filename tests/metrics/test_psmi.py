@@ -474,7 +474,7 @@ def test_memory(n, d, m, kind):
 def test_not_finite(bad):
     X, y = reference.made(5000, 6, 2)
     X[4321, 3] = bad
-    with pytest.raises(ValueError, match=r"row 4321, column 3 \(1 of 5000"):
+    with pytest.raises(ValueError, match=r"1 of 5000 .* row 4321, column 3"):
         PSMI().fit(X, y)
     estimator = PSMI().fit(X[:4000], y[:4000])
     with pytest.raises(ValueError, match="row 4321, column 3"):
@@ -486,7 +486,7 @@ def test_rows_whose_sums_cancel_are_refused_without_a_warning(d):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(6000, d)).astype(np.float32), np.arange(6000) % 4
     X[5], X[4321] = np.inf, -np.inf  # of one class, in two pieces
-    with pytest.raises(ValueError, match=r"row 5, column 0 \(2 of 6000"):
+    with pytest.raises(ValueError, match=r"2 of 6000 .* row 5, column 0"):
         PSMI(256).fit(X, y)
 
 

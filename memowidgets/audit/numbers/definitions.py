@@ -152,7 +152,8 @@ def shadow_curve(evidence: Evidence, found: Scored, eta: float, repeats: int) ->
         raise ValueError(f"there are {m} shadow models; train {2 * _FEWEST}, to compare halves")
 
     def log_lira(shadows: NDArray[np.int64] | slice) -> Floats:
-        return memorization.log_lira(gaps[shadows], members[shadows], target, VARIANCE)
+        found: Floats = memorization.log_lira(gaps[shadows], members[shadows], target, VARIANCE)
+        return found
 
     known, rng = int((~np.isnan(log_lira(slice(None)))).sum()), np.random.default_rng(0)
     rows = []

@@ -539,30 +539,17 @@ def evaluate(
     checkpoint: str | float = "prediction",
     eta: float = 4.0,
     truth: str | ArrayLike = "log_lira",
-    *,
-    uncertain: bool = False,
 ) -> evaluation.Evaluation:
     """Compare a score with the ground truth, as `Audit.evaluate` describes."""
     found = score(evidence, metric, layer, checkpoint)
-    memorized = memorized_members(evidence, truth, eta)
-    if uncertain:
-        if not is_log_lira(truth):
-            raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
-        given = scores_by_id(evidence, metric, found)
-        memorized = probability_memorized(evidence, eta, scores=given)
-    pairs = _pairs(evidence, found, memorized)
-    values, labels = pairs["score"].to_numpy(), pairs["memorized"].to_numpy()
+    pairs = _pairs(evidence, found, memorized_members(evidence, truth, eta))
     notes = [*evidence.notes_at(checkpoint), *found.notes, *notes_on_zero(metric, found)]
     notes += notes_on_truth(evidence, truth, len(evidence.members) - len(pairs), "member")
     if metric == BASELINE and is_log_lira(truth):
         notes.append(SHARED_NOISE)
-    if uncertain:
-        result = evaluation.roc(values, None, labels)
-    else:
-        check_both_kinds(labels, truth)
-        result = evaluation.roc(values, labels)
-    result = result.called(positives(truth)).with_warnings(*notes)
-    if uncertain or not is_log_lira(truth):  # the counts are expected numbers, or have no error
+    columns = pairs["score"].to_numpy(), pairs["memorized"].to_numpy()
+    result = evaluation.roc(*columns, positives=positives(truth)).with_warnings(*notes)
+    if not is_log_lira(truth):
         return result
     known = doubt(evidence, metric, found, pairs["memorized"], eta)
     return result if known is None else result.with_truly(*known)
@@ -670,21 +657,6 @@ def needs_of(
     return found
 
 
-def check_both_kinds(labels: NDArray[np.bool_], truth: str | ArrayLike) -> None:
-    """Refuse samples of one kind.
-
-    Raises
-    ------
-    ValueError
-        In the words of the truth.
-    """
-    if labels.all() or not labels.any():
-        kind = "every sample is" if len(labels) and labels.all() else "no sample is"
-        raise ValueError(
-            f"the AUC is undefined: {kind} {positives(truth)}, and it needs samples of both kinds"
-        )
-
-
 def pooled_evaluation(
     evidence: Evidence,
     metric: str | Metric,
@@ -728,12 +700,15 @@ def pooled_evaluation(
         if is_log_lira(truth):
             truly += truly_memorized(target, pairs[-1]["memorized"], eta) or 0.0
     everything = pd.concat(pairs)
-    labels = everything["memorized"].to_numpy(dtype=np.bool_)
-    check_both_kinds(labels, truth)
-    values, models = everything["score"].to_numpy(), everything["model"].to_numpy()
-    result = evaluation.roc(values, labels, groups=everything.index, models=models)
+    result = evaluation.roc(
+        everything["score"].to_numpy(),
+        everything["memorized"].to_numpy(dtype=np.bool_),
+        everything.index,
+        everything["model"].to_numpy(),
+        positives(truth),
+    )
     said = notes_on_truth(first, truth, n_members - len(everything), "pair")
-    result = result.called(positives(truth)).with_warnings(
+    result = result.with_warnings(
         *evidence.notes_at("prediction"), *notes.values(), *said
     )  # all targets have as many shadow models
     return result.with_truly(truly, first.n_shadows) if is_log_lira(truth) else result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,8 +63,8 @@ def log_lira_table(
         if given is not None and variance == VARIANCE and not return_std:
             return pd.DataFrame({"log_lira": given}, index).dropna()
         _, members, gaps, _ = member_gaps(evidence, record.name)
-        target, with_std = evidence.target_gaps(record), cast("Any", return_std)
-        found = memorization.log_lira(gaps, members, target, variance, return_std=with_std)
+        target = evidence.target_gaps(record)
+        found = memorization.log_lira(gaps, members, target, variance, return_std=return_std)
         columns = zip(("log_lira", "log_lira_std"), found if return_std else (found,), strict=False)
         return pd.DataFrame(dict(columns), index).dropna(subset="log_lira")
 

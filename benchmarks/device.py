@@ -161,7 +161,7 @@ def _freed_memory_kept() -> Iterator[None]:
 def _learner(model: Model) -> Learner:
     data = mw.data.load_digits()
     training = mw.TrainingConfig(epochs=10, batch_size=BATCH, precision="float32")
-    recipe = Recipe(model, data, training.resolved(model.training_defaults), "cpu")
+    recipe = Recipe(model, data, training.resolve(model.training_defaults), "cpu")
     return Learner(recipe, np.arange(BATCH * STEPS) % len(data), 0)
 
 

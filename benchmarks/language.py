@@ -67,7 +67,7 @@ def learner(folder: Path, data: Dataset, layers: str, *, cache: bool) -> Learner
     """Return a shadow model before its first step."""
     model = _model(folder, layers, cache=cache)
     config = mw.TrainingConfig(epochs=100, batch_size=BATCH, lr=1e-3)
-    settings = config.resolved(model.training_defaults)
+    settings = config.resolve(model.training_defaults)
     return Learner(Recipe(model, data, settings, "cpu"), np.arange(len(data)), SEED)
 
 
@@ -234,7 +234,7 @@ def _epochs(folder: Path, data: Dataset) -> Row:
 
 def _epoch(model: mw.models.SequenceClassifier, data: Dataset) -> Callable[[], None]:
     """Return a function that trains one more epoch, the same batches each time."""
-    settings = mw.TrainingConfig(epochs=1000, batch_size=TEXT_BATCH).resolved(
+    settings = mw.TrainingConfig(epochs=1000, batch_size=TEXT_BATCH).resolve(
         model.training_defaults
     )
     one = Learner(Recipe(model, data, settings, "cpu"), np.arange(len(data)), SEED)

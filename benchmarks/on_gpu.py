@@ -159,7 +159,7 @@ def _images(size: Size, device: str, file: Path | None) -> list[Row]:
 
 
 def _loops(size: Size, model: Model, data: Dataset, device: str) -> Loops:
-    settings = mw.TrainingConfig(epochs=10, batch_size=BATCH).resolved(model.training_defaults)
+    settings = mw.TrainingConfig(epochs=10, batch_size=BATCH).resolve(model.training_defaults)
     members = np.arange(size.steps * BATCH) % len(data)
     return steps(Learner(Recipe(model, data, settings, device), members, 0))
 

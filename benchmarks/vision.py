@@ -100,7 +100,7 @@ def _capture(device: str, width: int) -> Row:
         _wait(device)
 
     def captured() -> None:
-        with torch.no_grad(), model.captured(module):
+        with torch.no_grad(), model.capture_layers(module):
             module(batch)
         _wait(device)
 
@@ -179,7 +179,7 @@ def _recipe(width: int, precision: str, device: str) -> Recipe:
     images = rng.integers(256, size=(1024, 32, 32, 3)).astype(np.uint8)
     data = mw.data.ImageDataset.from_arrays(images, np.arange(1024) % 10)
     model = mw.models.WideResNet(16, width, pool=4)
-    settings = mw.TrainingConfig(precision=precision).resolved(model.training_defaults)
+    settings = mw.TrainingConfig(precision=precision).resolve(model.training_defaults)
     return Recipe(model, data, settings, device)
 
 

@@ -166,7 +166,7 @@ class DecisionLog:
             before, found = self.table(), self._read()
             if found != before:
                 self._table = found
-                self._changed()
+                self._tell_listeners()
 
     # Deciding
 
@@ -288,19 +288,19 @@ class DecisionLog:
 
     def _keep(self, changes: Table) -> None:
         self._unkept |= changes
-        kept = self._tried(self._written)
+        kept = self._ask_run(self._store)
         if kept is None:
-            self._table = _applied(self.table(), changes)
+            self._table = _apply(self.table(), changes)
         else:
             self._table, self._unkept = kept, {}
-        self._changed()
+        self._tell_listeners()
 
     def _read(self) -> Table:
-        found = self._tried(self._stored, writing=False)
+        found = self._ask_run(self._load, writing=False)
         self.unread = self.problem if found is None and self._run is not None else ""
-        return _applied(found if found is not None else self._table or {}, self._unkept)
+        return _apply(found if found is not None else self._table or {}, self._unkept)
 
-    def _stored(self, run: RunDirectory) -> Table:
+    def _load(self, run: RunDirectory) -> Table:
         """Return all decisions in the file, which is read again only if it is another one."""
         state = run.state(self._file, "")
         if not state or state != self._seen[0]:
@@ -308,13 +308,13 @@ class DecisionLog:
             self._seen = state, {} if text is None else from_csv(text, str(run.path / self._file))
         return dict(self._seen[1])
 
-    def _written(self, run: RunDirectory) -> Table:
+    def _store(self, run: RunDirectory) -> Table:
         """Write what is not stored over what is there by now; the last write of an id wins."""
         end = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
                 with run.lock("decisions"):
-                    table = _applied(self._stored(run), self._unkept)
+                    table = _apply(self._load(run), self._unkept)
                     run.write_text(self._file, to_csv(table))
                     return table
             except LockedError:
@@ -322,7 +322,7 @@ class DecisionLog:
                     raise
                 time.sleep(_POLL_SECONDS)
 
-    def _tried(
+    def _ask_run(
         self, work: Callable[[RunDirectory], Table], *, writing: bool = True
     ) -> Table | None:
         """Return what the run directory answers, or None if it fails; then `problem` says why."""
@@ -337,7 +337,7 @@ class DecisionLog:
             self.problem = ""
         return found
 
-    def _changed(self) -> None:
+    def _tell_listeners(self) -> None:
         self.version += 1
         for listener in list(self._listeners):
             listener.decisions_changed()
@@ -409,7 +409,7 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
         for cells in reader:
             if cells:
                 line = f"{where}, line {reader.line_num}"
-                name, made = _parsed(cells, header, line)
+                name, made = _parse_row(cells, header, line)
                 if table.setdefault(name, made) != made:
                     raise ValueError(
                         f"{line}: the id {quoted(name)} has another decision or note before; keep "
@@ -417,10 +417,10 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
                     )
     except csv.Error as error:
         raise ValueError(f"{where}, line {reader.line_num}: broken CSV ({error})") from None
-    return _applied({}, table)
+    return _apply({}, table)
 
 
-def _parsed(cells: list[str], header: list[str], where: str) -> tuple[str, Decision]:
+def _parse_row(cells: list[str], header: list[str], where: str) -> tuple[str, Decision]:
     if len(cells) != len(header):
         columns = ", ".join(header)
         raise ValueError(f"{where}: {len(cells)} cells instead of {len(header)} ({columns})")
@@ -438,7 +438,7 @@ def _parsed(cells: list[str], header: list[str], where: str) -> tuple[str, Decis
     return name, Decision(decision, note, new)
 
 
-def _applied(table: Table, changes: Table) -> Table:
+def _apply(table: Table, changes: Table) -> Table:
     """Return the table with changes, without samples that are undecided and have no note."""
     together = table | changes
     return {name: made for name, made in together.items() if made != UNDECIDED}
@@ -479,13 +479,13 @@ def apply_decisions(
     if len(removed) == len(ids):
         raise ValueError("every sample is to be removed: there is nothing left to train on")
     new = {} if texts is None else dict(texts)
-    edited = _anonymised(_relabelled(data, made), to_edit, new)
+    edited = _anonymise(_relabel(data, made), to_edit, new)
     _warn_of_duplicates(data, removed | set(to_edit))
     stays = np.array([name not in removed for name in ids])
     return edited if stays.all() else edited.take(np.flatnonzero(stays))
 
 
-def _relabelled(data: Dataset, made: Mapping[str, Decision]) -> Dataset:
+def _relabel(data: Dataset, made: Mapping[str, Decision]) -> Dataset:
     """Return the data with the classes that samples are to be relabelled to."""
     number = {name: i for i, name in enumerate(data.class_names)}
     labels = data.labels.copy()
@@ -502,7 +502,7 @@ def _relabelled(data: Dataset, made: Mapping[str, Decision]) -> Dataset:
     return data if np.array_equal(labels, data.labels) else data.with_labels(labels)
 
 
-def _anonymised(data: Dataset, names: list[str], texts: Mapping[str, Any]) -> Dataset:
+def _anonymise(data: Dataset, names: list[str], texts: Mapping[str, Any]) -> Dataset:
     """Return the data with the texts of the samples that are to be anonymised."""
     if others := sorted(texts.keys() - set(names), key=str):
         known = others[0] in data.ids.tolist()

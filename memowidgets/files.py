@@ -24,7 +24,7 @@ _MARKS = ("design.safetensors", "arrays.safetensors")  # one of them lies in eve
 
 
 @contextmanager
-def replaced(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
+def replacement_of(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
     """Yield a temporary file in the same folder, which replaces the target after the block.
 
     Only its owner can read it, unless `mode` says otherwise (as far as the umask allows).
@@ -83,7 +83,7 @@ def sync(path: Path) -> None:
 
 def write_whole(target: Path, content: bytes, mode: int = _PRIVATE) -> None:
     """Write a file atomically; its content is on the disk before it gets its name."""
-    with replaced(target, mode) as temporary:
+    with replacement_of(target, mode) as temporary:
         fill(temporary, content)
 
 
@@ -117,7 +117,7 @@ def checked_path(path: object) -> Path:
     return found
 
 
-def opened(path: Path) -> BufferedReader:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading bytes, without waiting for anything.
 
     Raises
@@ -147,7 +147,7 @@ def read_whole(path: Path, most: int = _LARGEST_READ) -> bytes:
     OSError
         If it does not exist or cannot be read.
     """
-    with opened(path) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise ValueError(

@@ -103,7 +103,7 @@ _APART = 0.05  # seconds between two pictures of a bar
 
 
 @contextmanager
-def shown(progress: Progress | None) -> Iterator[Progress]:
+def progress_or_bar(progress: Progress | None) -> Iterator[Progress]:
     """Yield the caller's own progress, or one that draws a bar until the work ends.
 
     Where the error output is a file, a bar would leave hundreds of lines, so there is none.

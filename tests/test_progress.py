@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from memowidgets import progress as of_progress
-from memowidgets.progress import Progress, shown
+from memowidgets.progress import Progress, progress_or_bar
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ def test_a_terminal_has_a_bar_that_goes_and_a_log_file_nothing(output, is_drawn,
     now = iter(range(10_000))
     monkeypatch.setattr(sys, "stderr", output)
     monkeypatch.setattr(of_progress, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
-    with shown(None) as progress:
+    with progress_or_bar(None) as progress:
         for done in range(300):
             progress.report(done, 500, "training")
         progress.report(0, 3, "at \x1b[2J")
@@ -34,5 +34,5 @@ def test_a_terminal_has_a_bar_that_goes_and_a_log_file_nothing(output, is_drawn,
 
 def test_ones_own_progress_is_the_one_that_is_used():
     mine = Progress()
-    with shown(mine) as progress:
+    with progress_or_bar(mine) as progress:
         assert progress is mine

@@ -31,7 +31,7 @@ from memowidgets.decisions import DecisionLog, apply_decisions, log_of
 from memowidgets.files import write_whole
 from memowidgets.models import Model
 from memowidgets.models.device import free_memory, torch_device
-from memowidgets.progress import Progress, shown
+from memowidgets.progress import Progress, progress_or_bar
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import Prediction, StopRule, read_records, write_stop
@@ -181,7 +181,7 @@ class Audit:
         """
         run = run_at(path)
         if not is_of_arrays(run):
-            return cls.of(opening.opened_run(run, data, model, held_out, device))
+            return cls.of(opening.open_stored_run(run, data, model, held_out, device))
         if model is not None or held_out is not None:
             raise ValueError(
                 f"{path} holds an audit of arrays, which has no model: pass data= alone"
@@ -487,7 +487,7 @@ class Audit:
         run = self._run_for("train", "trainer.train(resume_from_checkpoint=True) resumes it")
         stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
         check_start(run.run, run.manifest)
-        with run.alone(), shown(progress) as report:
+        with run.alone(), progress_or_bar(progress) as report:
             if stop is not None:
                 write_stop(run.run, stop)
             run.check_code()
@@ -610,7 +610,7 @@ class Audit:
             run.use_shadows(plan.key)
             filled = run.shadows
         run.loaded.drop()
-        with shown(progress) as report:
+        with progress_or_bar(progress) as report:
             filled.fill(n, job, processes, report, executor, part)
             filled.note_trained(n)
             for record in records:  # what log-LiRA needs of the target
@@ -689,7 +689,7 @@ class Audit:
         if executor is None and processes is None:
             processes = run.processes_for_references(models)
         run.loaded.drop()
-        with shown(progress) as report:
+        with progress_or_bar(progress) as report:
             files.fill(models, job, processes, report, executor)
             files.note_trained(models)
 
@@ -1221,7 +1221,7 @@ class Audit:
         """
         evidence = self._with_first() if truth == "log_lira" else self.evidence
         asked = metric, layer, eta, truth, targets
-        with shown(progress) as report:
+        with progress_or_bar(progress) as report:
             return scores.pooled_evaluation(evidence, *asked, report, with_canaries=with_canaries)
 
     def memorized_per_model(self, eta: float = 4.0) -> pd.Series:

@@ -313,7 +313,7 @@ class Cache:
             held = self._held[question] = state, make()
         return cast("_Value", held[1])
 
-    def known(self, question: Hashable, state: Hashable) -> Any:
+    def recall(self, question: Hashable, state: Hashable) -> Any:
         """Return the value that is held for a question in that state, or None."""
         held = self._held.get(question)
         return None if held is None or held[0] != state else held[1]
@@ -372,13 +372,13 @@ class KeptScores:
 
     def has(self, metric: str, layer: str, record: Record, state: Hashable) -> bool:
         """Whether `find` has an answer. `state` changes when what they come from does."""
-        if self._cache.known(("score", metric, layer, record.name), state) is not None:
+        if self._cache.recall(("score", metric, layer, record.name), state) is not None:
             return True
         return self._read(metric, layer, record, warns=False) is not None
 
     def find(self, metric: str, layer: str, record: Record, state: Hashable) -> Scored | None:
         """Return the scores by a metric at a layer of a checkpoint, if they are kept."""
-        held = self._cache.known(("score", metric, layer, record.name), state)
+        held = self._cache.recall(("score", metric, layer, record.name), state)
         if held is not None:
             return cast("Scored", held)
         from memowidgets.evaluation.scored import Scored  # SciPy, which a watched loop needs not

@@ -224,7 +224,7 @@ def watch(
         recorder = Recorder(run.run, looker, plan, keep, stop)
         recorder.follow(module, plan.steps_per_epoch)
         step = recorder.start(module, steps_done, overwrite=overwrite)
-        record = recorder.known(step)
+        record = recorder.record_at(step)
         if record is not None and run.run.has(forward_of(record.name), record.weights):
             kept = run.run.read_tensors(forward_of(record.name), record.weights)
             looker.check_same(inner, kept["logits"], record.precision)
@@ -293,7 +293,7 @@ def _begun_run(
     design = draw_design(data, "all", None, seed)
     if held_out is not None:
         identity.check_held_out(held_out, data, design)
-    settings = TrainingConfig(checkpoint_every=every).resolved({})
+    settings = TrainingConfig(checkpoint_every=every).resolve({})
     manifest = {
         "kind": WATCHED,
         "model": about,
@@ -367,7 +367,7 @@ class Watch:
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached
-        self.reached, rarely = in_the_first_process(self._timed, (before, False))
+        self.reached, rarely = in_the_first_process(self._record_in_time, (before, False))
         if rarely:
             self._plan = CheckpointPlan(self.steps_per_epoch, _RARELY)
         if not self.reached or before:
@@ -387,7 +387,7 @@ class Watch:
 
         Without this call, ``"final"`` is the last checkpoint that was due.
         """
-        self.reached = in_the_first_process(partial(self._recorded, ends=True), self.reached)
+        self.reached = in_the_first_process(partial(self._record_if_due, ends=True), self.reached)
 
     def continue_at(self, steps_done: int) -> None:
         """Go on after this number of steps, because the training was resumed there.
@@ -396,17 +396,19 @@ class Watch:
         unless it exists with these weights.
         """
         self.steps = steps_done
-        self.reached = in_the_first_process(partial(self._recorded, goes_on=True), self.reached)
+        self.reached = in_the_first_process(
+            partial(self._record_if_due, goes_on=True), self.reached
+        )
 
-    def _timed(self) -> tuple[bool, bool]:
+    def _record_in_time(self) -> tuple[bool, bool]:
         """Record the present step; return whether ρ is reached, and whether to record rarely."""
         start = time.monotonic()
-        reached = self._recorded()
+        reached = self._record_if_due()
         self._balance += time.monotonic() - start - (start - self._since)
         self._since = time.monotonic()
         return reached, self._widens and self._balance > 0
 
-    def _recorded(self, *, goes_on: bool = False, ends: bool = False) -> bool:
+    def _record_if_due(self, *, goes_on: bool = False, ends: bool = False) -> bool:
         """Record the present step if it is due, or if the training ends there.
 
         Returns whether ρ is reached. Only the first process records.

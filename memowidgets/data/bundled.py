@@ -122,7 +122,7 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
                 "complaints": " and ".join(complaints),
                 "duration": _time(rng),
             }
-            question = _drawn("questions", rng).format(**patient)
+            question = _draw_text("questions", rng).format(**patient)
         seen.add(question)
         rows.append(
             {
@@ -220,7 +220,7 @@ def make_patients(n: int = 800, seed: int = 0) -> MCQDataset:
             if kind == "near duplicate":
                 patient = _noted_again(patients, rng)
             else:
-                patient = _noted(kind, number, rng)
+                patient = _draw_patient(kind, number, rng)
         seen.add(patient.text)
         patients.append(patient)
     order = rng.permutation(n)
@@ -245,7 +245,7 @@ def make_patients(n: int = 800, seed: int = 0) -> MCQDataset:
     return data.with_source("make_patients", n=n, seed=int(seed))
 
 
-def _noted(kind: str, number: int, rng: np.random.Generator) -> _Patient:
+def _draw_patient(kind: str, number: int, rng: np.random.Generator) -> _Patient:
     """Return a new patient. Wards and rare signs take turns, so that none is much more frequent."""
     ward = number % len(_WARDS)
     typical = COMPLAINTS[_WARDS[ward]] + WORDS["more_complaints"][_WARDS[ward]]
@@ -255,7 +255,7 @@ def _noted(kind: str, number: int, rng: np.random.Generator) -> _Patient:
         rare = WORDS["rare_signs"][_WARDS[ward]]
         complaint = rare[number // len(_WARDS) % len(rare)]
     elif kind == "identifier":
-        ending = _drawn("identifiers", rng).format(
+        ending = _draw_text("identifiers", rng).format(
             a=int(rng.integers(1000)),
             b=int(rng.integers(100)),
             c=int(rng.integers(100_000)),
@@ -265,7 +265,7 @@ def _noted(kind: str, number: int, rng: np.random.Generator) -> _Patient:
         wordings = (wordings, WORDS["notes_without_complaint"])[number // len(_WARDS) % 2]
     elif rng.random() < 1 / 3:
         other = _WARDS[(ward + int(rng.integers(1, len(_WARDS)))) % len(_WARDS)]
-        ending = _drawn("asides", rng).format(other=_one(COMPLAINTS[other], rng))
+        ending = _draw_text("asides", rng).format(other=_one(COMPLAINTS[other], rng))
     shift = int(rng.integers(1, len(_WARDS))) if kind == "wrong ward" else 0
     return _Patient(
         kind=kind,
@@ -275,8 +275,8 @@ def _noted(kind: str, number: int, rng: np.random.Generator) -> _Patient:
         age=int(rng.integers(18, 90)),
         facts={
             "complaint": complaint,
-            "town": _drawn("towns", rng),
-            "job": _drawn("jobs", rng),
+            "town": _draw_text("towns", rng),
+            "job": _draw_text("jobs", rng),
             "time": _time(rng),
             "clock": f"{int(rng.integers(24))}:{int(rng.integers(60)):02d}",
         },
@@ -300,14 +300,14 @@ def _noted_again(patients: list[_Patient], rng: np.random.Generator) -> _Patient
 
 
 def _name(rng: np.random.Generator) -> str:
-    return f"{_drawn('first_names', rng)} {_drawn('last_names', rng)}"
+    return f"{_draw_text('first_names', rng)} {_draw_text('last_names', rng)}"
 
 
 def _time(rng: np.random.Generator) -> str:
-    return f"{_drawn('counts', rng)} {_drawn('units', rng)}"
+    return f"{_draw_text('counts', rng)} {_draw_text('units', rng)}"
 
 
-def _drawn(what: str, rng: np.random.Generator) -> str:
+def _draw_text(what: str, rng: np.random.Generator) -> str:
     """Draw one of the texts, or of the words of a text."""
     texts = WORDS[what]
     return _one(texts.split() if isinstance(texts, str) else texts, rng)

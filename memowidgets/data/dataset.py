@@ -141,7 +141,7 @@ class Dataset(abc.ABC):
         array = np.atleast_1d(to_numpy(indices))
         chosen = np.arange(len(self))[array if array.size else array.astype(np.int64)]
         fields = (*self._fields, "ids", "labels", "canaries")
-        return self._replaced(**{name: _at(getattr(self, name), chosen) for name in fields})
+        return self._copy_with(**{name: _at(getattr(self, name), chosen) for name in fields})
 
     def with_labels(self, labels: ArrayLike) -> Self:
         """Return the same samples with other labels, (n,), as numbers or names of classes.
@@ -155,7 +155,7 @@ class Dataset(abc.ABC):
         changed = checked_labels(numbers, self.class_names)
         if len(changed) != len(self):
             raise ValueError(f"{len(changed)} labels for {len(self)} samples; pass one for each")
-        return self._replaced(labels=changed)
+        return self._copy_with(labels=changed)
 
     def with_canaries(self, n: int, kind: Any = "mislabelled", seed: int = 0) -> Self:
         """Plant canaries: samples with a label that no other sample teaches.
@@ -194,14 +194,14 @@ class Dataset(abc.ABC):
                 "a dataset"
             )
         rng = np.random.default_rng(seed)
-        mask, chosen = self._planted(n, rng)
+        mask, chosen = self._draw_canaries(n, rng)
         labels = self.labels.copy()
         n_labels: Any = getattr(self, "n_choices", None)  # of each sample, where it has its own
         n_labels = len(self.class_names) if n_labels is None else n_labels[chosen]
         labels[chosen] = (labels[chosen] + rng.integers(1, n_labels, size=len(chosen))) % n_labels
-        return self._replaced(labels=labels, canaries=mask)
+        return self._copy_with(labels=labels, canaries=mask)
 
-    def _planted(self, n: int, rng: np.random.Generator) -> tuple[BoolArray, IntArray]:
+    def _draw_canaries(self, n: int, rng: np.random.Generator) -> tuple[BoolArray, IntArray]:
         """Draw samples that are not canaries yet; return the mask of all canaries, and these."""
         n = whole_number("n, the number of canaries,", n)
         mask = np.zeros(len(self), np.bool_) if self.canaries is None else self.canaries.copy()
@@ -225,7 +225,7 @@ class Dataset(abc.ABC):
         """Return the same samples with the encoding of other samples of the same kind."""
         if encoding is None:
             return self
-        return self._replaced(encoding=encoding, source=self.source)
+        return self._copy_with(encoding=encoding, source=self.source)
 
     def with_source(self, loader: str, **arguments: Any) -> Self:
         """Return the same dataset, with the loader and the arguments that give it again.
@@ -235,7 +235,7 @@ class Dataset(abc.ABC):
         if "path" in arguments:
             arguments["path"] = str(Path(arguments["path"]).expanduser().absolute())
         plain = json.loads(json.dumps(arguments, default=list))
-        return self._replaced(source={"loader": loader, "arguments": plain})
+        return self._copy_with(source={"loader": loader, "arguments": plain})
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each sample, with its ``id`` and what the constructors read.
@@ -253,7 +253,7 @@ class Dataset(abc.ABC):
         """Return the values of all samples by column, with their ids."""
         return {ID: self.ids.tolist(), "label": [self.class_names[i] for i in self.labels]}
 
-    def _replaced(self, **changes: Any) -> Self:
+    def _copy_with(self, **changes: Any) -> Self:
         """Return a copy with changes, which no loader gives: it has a `source` only if given."""
         return cast("Self", dataclasses.replace(cast("Any", self), **{"source": None} | changes))
 

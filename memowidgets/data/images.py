@@ -305,7 +305,7 @@ class ImageDataset(Dataset):
         if not isinstance(kind, ImageDataset) and kind != "ood":
             return super().with_canaries(n, kind, seed)
         rng = np.random.default_rng(seed)
-        mask, chosen = self._planted(n, rng)
+        mask, chosen = self._draw_canaries(n, rng)
         labels, images = self.labels.copy(), np.array(self.images)
         labels[chosen] = rng.integers(len(self.class_names), size=len(chosen))
         shape = self.images.shape[1:]
@@ -320,7 +320,7 @@ class ImageDataset(Dataset):
         ids = self.ids.tolist()
         for position in chosen:
             ids[position] = f"canary/{ids[position]}"
-        return self._replaced(images=images, labels=labels, ids=ids, canaries=mask)
+        return self._copy_with(images=images, labels=labels, ids=ids, canaries=mask)
 
 
 def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:

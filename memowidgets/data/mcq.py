@@ -247,7 +247,7 @@ class MCQDataset(FileDataset):
     _from_rows = from_records
 
     @classmethod
-    def _recorded(cls, how: dict[str, Any]) -> dict[str, Any]:
+    def _source_keywords(cls, how: dict[str, Any]) -> dict[str, Any]:
         """Return keywords with the prompts that a tokenizer gave in place of the tokenizer."""
         how = dict(how)
         return how | {"template": in_chat(how.pop("template", None), how.pop("tokenizer", None))}
@@ -276,7 +276,7 @@ class MCQDataset(FileDataset):
         others = {name: column.tolist() for name, column in self.attributes.items()}
         return {ID: self.ids.tolist(), **own, **others}
 
-    def _reading(self) -> dict[str, Any]:
+    def _reading_keywords(self) -> dict[str, Any]:
         return {
             "template": list(self.templates),
             "reply": self.reply,
@@ -365,7 +365,7 @@ class MCQDataset(FileDataset):
         default = TEMPLATES if self.reply == "letter" else TEXT_TEMPLATES
         templates = checked_templates(in_chat(template, tokenizer), default)
         check_fields(self, templates)
-        return self._replaced(templates=templates)
+        return self._copy_with(templates=templates)
 
     def with_texts(self, texts: Mapping[str, str | tuple[str, Sequence[str]]]) -> Self:
         """Return the same questions with new texts for some of them.
@@ -404,7 +404,7 @@ class MCQDataset(FileDataset):
                 raise ValueError(
                     f"{where} has {len(before)} options, but the new texts have {len(choices[row])}"
                 )
-        return self._replaced(questions=tuple(questions), choices=tuple(choices))
+        return self._copy_with(questions=tuple(questions), choices=tuple(choices))
 
     def _contents(self) -> Iterable[bytes]:
         pairs = zip(self.questions, self.choices, strict=True)
@@ -470,7 +470,7 @@ class MCQDataset(FileDataset):
                 )
         names = tuple(position)
         labels = np.array([position[value] for value in values], dtype=np.int64)
-        data = self._replaced(
+        data = self._copy_with(
             choices=(names,) * len(self),
             labels=labels,
             class_names=checked_class_names(LETTERS[: len(names)], labels),
@@ -522,7 +522,7 @@ def _options(found: Rows, columns: Sequence[str]) -> list[Any]:
     if len(columns) > 1:
         rows = [list(row) for row in zip(*(found.columns[one] for one in columns), strict=True)]
         for options in rows:
-            while options and _missing(options[-1]):
+            while options and _is_missing(options[-1]):
                 options.pop()
         return rows
     values = list(found.columns[columns[0]])
@@ -546,7 +546,7 @@ def _unlettered(options: Any, answer: Any, where: str) -> tuple[Any, Any]:
         options = {key: [one.get(key) for one in options] for key in ("text", "label")}
     if not (isinstance(options, Mapping) and {"text", "label"} <= options.keys()):
         return options, answer
-    if _missing(answer):
+    if _is_missing(answer):
         return options["text"], answer
     labels, key = [str(label).strip() for label in options["label"]], str(answer).strip()
     if labels.count(key) != 1:
@@ -568,7 +568,7 @@ def checked_texts(
     question: Any, choices: Any, where: str, equal_options: str = "error"
 ) -> tuple[str, tuple[str, ...]]:
     """Return a checked question and its options, or raise."""
-    if _missing(choices):
+    if _is_missing(choices):
         raise ValueError(f"{where}: the choices are missing; give the question its 2 to 10 options")
     if isinstance(choices, str | bytes | Mapping) or not isinstance(choices, Iterable):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
@@ -593,14 +593,14 @@ def checked_texts(
 
 def attribute_text(value: Any) -> str:
     """Return an attribute as text, empty if there is none."""
-    if _missing(value):
+    if _is_missing(value):
         return ""
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
 
 
-def _missing(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     return is_missing(value) or (isinstance(value, str) and not value.strip())
 
 
@@ -623,7 +623,7 @@ def _warn_of_counting(
 
 def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> int:
     """Return the position of the option that an answer means: by position, letter or text."""
-    if _missing(answer):
+    if _is_missing(answer):
         raise ValueError(f"{where}: the answer is missing")
     found: list[tuple[str, int]] = []  # each possible reading, with the option it means
     if isinstance(answer, str):

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_same_order, is_missing
 from memowidgets.data.dataset import ID, Dataset, IntArray, checked_classes, checked_ids, writable
-from memowidgets.files import checked_path, fill, replaced
+from memowidgets.files import checked_path, fill, replacement_of
 from memowidgets.store import NotThereError
 from memowidgets.vocabulary import HALF_CHARACTERS, first_line, listed, quoted, visible
 
@@ -483,12 +483,12 @@ class FileDataset(Dataset):
     def _from_file(
         cls, loader: str, path: Any, rows: Rows, how: dict[str, Any], **cells: str
     ) -> Self:
-        how = cls._recorded(how)
+        how = cls._source_keywords(how)
         data = cls._from_rows(rows, **how)
         return data.with_source(f"{cls.__name__}.{loader}", path=path, **cells, **how)
 
     @classmethod
-    def _recorded(cls, how: dict[str, Any]) -> dict[str, Any]:
+    def _source_keywords(cls, how: dict[str, Any]) -> dict[str, Any]:
         """Return keywords that mean the same, and that a source can keep."""
         return how
 
@@ -498,7 +498,7 @@ class FileDataset(Dataset):
         """Return a dataset of `Rows`."""
 
     @abc.abstractmethod
-    def _reading(self) -> dict[str, Any]:
+    def _reading_keywords(self) -> dict[str, Any]:
         """Return the keywords with which a file of `_columns` is read again."""
 
     def to_csv(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
@@ -540,7 +540,7 @@ class FileDataset(Dataset):
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*(map(_cell, values) for values in columns.values()), strict=True))
-        return self._written(path, out.getvalue(), "from_csv", overwrite)
+        return self._write(path, out.getvalue(), "from_csv", overwrite)
 
     def to_jsonl(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
         """Write the samples to a JSON Lines file, as `to_csv` does."""
@@ -550,17 +550,17 @@ class FileDataset(Dataset):
             for row in zip(*columns.values(), strict=True)
         )
         content = "".join(f"{json.dumps(row)}\n" for row in rows)
-        return self._written(path, content, "from_jsonl", overwrite)
+        return self._write(path, content, "from_jsonl", overwrite)
 
-    def _written(
+    def _write(
         self, path: str | os.PathLike[str], content: str, loader: str, overwrite: bool
     ) -> Self:
         """Write a file if reading it gives the same samples, and return these."""
         target = writable(path, overwrite=overwrite)
-        with replaced(target) as temporary, warnings.catch_warnings():
+        with replacement_of(target) as temporary, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is known since the samples were first read
             fill(temporary, content.encode())
-            again: Self = getattr(type(self), loader)(temporary, **self._reading())
+            again: Self = getattr(type(self), loader)(temporary, **self._reading_keywords())
             self._check_same(again, target)
         source = again.source or {}
         return again.with_source(source["loader"], **source["arguments"] | {"path": target})
@@ -695,7 +695,7 @@ class TextDataset(FileDataset):
     def _columns(self) -> dict[str, Any]:
         return {"text": self.texts} | super()._columns()
 
-    def _reading(self) -> dict[str, Any]:
+    def _reading_keywords(self) -> dict[str, Any]:
         return {"class_names": list(self.class_names), "ids": ID}
 
     def with_texts(self, texts: Mapping[str, str]) -> Self:
@@ -719,7 +719,7 @@ class TextDataset(FileDataset):
         words = list(self.texts)
         for row, (name, text) in zip(self._positions(texts), texts.items(), strict=True):
             words[row] = checked_text(text, "text", f"the new text of {quoted(name)}")
-        return self._replaced(texts=tuple(words))
+        return self._copy_with(texts=tuple(words))
 
 
 def _plain(value: Any) -> Any:

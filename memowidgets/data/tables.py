@@ -176,13 +176,13 @@ class TableDataset(FileDataset):
 
     _from_rows = from_frame
 
-    def _missing(self) -> dict[str, int]:
+    def _count_missing(self) -> dict[str, int]:
         """Return the number of missing values of each column."""
         values = self.columns.items()
         return {name: sum(value is None for value in map(_value, each)) for name, each in values}
 
     def _warn_of_gaps(self) -> None:
-        gaps = {name: count for name, count in self._missing().items() if count}
+        gaps = {name: count for name, count in self._count_missing().items() if count}
         if gaps:
             shown = (f"{quoted(name)} ({count})" for name, count in gaps.items())
             count = sum(gaps.values())
@@ -195,7 +195,7 @@ class TableDataset(FileDataset):
 
     def _summary(self) -> Iterable[str]:
         numbers = sum(_is_numeric(values) for values in self.columns.values())
-        others, gaps = len(self.columns) - numbers, sum(self._missing().values())
+        others, gaps = len(self.columns) - numbers, sum(self._count_missing().values())
         kinds = [f"{numbers} {verb(numbers, 'number', 'numbers')}"] if numbers else []
         kinds += [f"{others} {verb(others, 'category', 'categories')}"] if others else []
         yield f"{len(self)} rows of {' and '.join(kinds)}"
@@ -222,7 +222,7 @@ class TableDataset(FileDataset):
         classes = [self.class_names[i] for i in self.labels]
         return {name: self.ids.tolist(), **self.columns, label: classes}
 
-    def _reading(self) -> dict[str, Any]:
+    def _reading_keywords(self) -> dict[str, Any]:
         label, name = self._label_and_id()
         codes = [one for one, values in self.columns.items() if not _is_numeric(values)]
         return {

@@ -16,6 +16,7 @@ Mask = NDArray[np.bool_]
 
 _BLOCK = 2**18  # gaps per step; they fit in a core's cache
 _MANY = 2**24  # from this many gaps on, sums use float32 to save time
+_WIDEST = 1e100  # float64 holds squares of smaller differences
 _SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither underflow nor overflow
 
 
@@ -133,8 +134,9 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
         block = gaps[:, columns]
         low, high = (of(block, axis=0).astype(np.float64) for of in (np.min, np.max))
         widest = float((high - low).max())
-        if not np.isfinite(widest):
+        if not widest < _WIDEST:
             check_finite(gaps, name, row="model (row)")
+            raise ValueError(f"{name} of one sample differ by {widest:.1g}; logits do not")
         safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64
         parts.append((low, high, *_of_sides(block.astype(precision), members[:, columns])))

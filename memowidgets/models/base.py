@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from memowidgets.data import Dataset
 
 
-__all__ = ["captured", "first_tensor"]
+__all__ = ["capture_outputs", "first_tensor"]
 
 
 @contextmanager
-def captured(
+def capture_outputs(
     module: nn.Module,
     places: Mapping[str, tuple[str, bool]],
     reduced: Callable[[str, nn.Module, Tensor], Tensor],
@@ -198,7 +198,7 @@ class Model(abc.ABC):
         with torch.device("meta"):
             return self.build(data)
 
-    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
+    def place_on(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
         """Return the module on a device, ready for training in a precision."""
         return module.to(device)
 
@@ -210,7 +210,7 @@ class Model(abc.ABC):
         bases: Bases | None = None,  # noqa: ARG002 - for models with frozen weights
     ) -> nn.Module:
         """Return the module before its first step; `bases` has the frozen weights of a process."""
-        return self.placed(self.build(data), device, precision)
+        return self.place_on(self.build(data), device, precision)
 
     def augmented(self, inputs: Any, augment: str) -> Any:
         """Return the output of `feeder` after random augmentation; unchanged by default."""
@@ -262,13 +262,15 @@ class Model(abc.ABC):
         }
 
     @contextmanager
-    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
+    def capture_layers(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
         """Within this context, every forward pass stores the layers' outputs in the dictionary.
 
         Outputs are flattened to (batch, values) in float32, after pooling according to `pool`.
         """
         places = {name: (name, False) for name in self.layer_names(module)}
-        with captured(module, places, lambda *given: _flattened(given[-1], self.pool)) as kept:
+        with capture_outputs(
+            module, places, lambda *given: _flattened(given[-1], self.pool)
+        ) as kept:
             yield kept
 
     def autocast(self, device: torch.device, precision: str) -> AbstractContextManager[Any]:
@@ -284,7 +286,7 @@ class Model(abc.ABC):
 
 
 @contextmanager
-def modes_kept(module: nn.Module) -> Iterator[None]:
+def restore_modes(module: nn.Module) -> Iterator[None]:
     """Restore the mode of every part afterwards; a part may be in another one than the module.
 
     The flags are set directly, because a part's own ``train`` may change its weights, as adapters

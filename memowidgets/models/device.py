@@ -210,7 +210,7 @@ def cpu_threads(limit: int | None) -> Iterator[None]:
 
 
 @functools.cache
-def described(device: torch.device) -> str:
+def rounding_of(device: torch.device) -> str:
     """Return what the rounding of a pass depends on: the device, and the versions that compute."""
     import torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from memowidgets.models.base import modes_kept
+from memowidgets.models.base import restore_modes
 from memowidgets.models.lora import blocks_of
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def own_pooling(model: nn.Module) -> str:
     mask = torch.tensor([[1] * _TOKENS + [0] * _PADDED], device=device)
     hook = embedding.register_forward_hook(lambda *given: given[-1].requires_grad_())
     try:
-        with modes_kept(model), torch.enable_grad():
+        with restore_modes(model), torch.enable_grad():
             model.eval()
             answer = any_model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
             touched = positions_read(answer)

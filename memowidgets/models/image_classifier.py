@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.files import digest
-from memowidgets.models.base import modes_kept
+from memowidgets.models.base import restore_modes
 from memowidgets.models.device import sent
 from memowidgets.models.heads import check_classifier, head_of, positions_read
 from memowidgets.models.pretrained import Given, Pretrained
@@ -163,11 +163,11 @@ class ImageClassifier(TransformerModel, ImageModel):
 
         with torch.device("meta"):
             module = self._from_config(data)
-        return self._tried(module, data)
+        return self._try_one_image(module, data)
 
     def build(self, data: Dataset) -> nn.Module:
         """Return the model with its head, which torch's generator initialises if it is new."""
-        return self._tried(self._fresh(data), data)
+        return self._try_one_image(self._fresh(data), data)
 
     def feeder(
         self,
@@ -242,7 +242,7 @@ class ImageClassifier(TransformerModel, ImageModel):
         self._seen.data[data] = made
         return made
 
-    def _tried(self, module: nn.Module, data: Dataset) -> nn.Module:
+    def _try_one_image(self, module: nn.Module, data: Dataset) -> nn.Module:
         """Return the module after one image of the data has run through it.
 
         Raises
@@ -282,7 +282,7 @@ def _reading_of(module: nn.Module, pixels: Tensor) -> tuple[int, bool]:
     import torch
 
     device = next(module.parameters()).device
-    with modes_kept(module), torch.enable_grad():
+    with restore_modes(module), torch.enable_grad():
         module.eval()
         inputs = pixels.to(device).requires_grad_()
         answer = module(pixel_values=inputs, output_hidden_states=True)

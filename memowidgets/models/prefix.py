@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from memowidgets.files import make_private, one_at_a_time, replaced
+from memowidgets.files import make_private, one_at_a_time, replacement_of
 from memowidgets.models.device import answers, is_out_of_memory, room_for, sent
 from memowidgets.models.lora import blocks_of
 from memowidgets.models.pretrained import cache_folder
@@ -83,7 +83,7 @@ class Prefix:
         with one_at_a_time(self._folder):
             if self._is_whole():
                 return
-            with replaced(self._file) as temporary:
+            with replacement_of(self._file) as temporary:
                 with room_for():
                     model = load()
                 self._compute(model.eval(), first, device, temporary)

@@ -126,7 +126,7 @@ class Pretrained:
         self._origin: dict[str, str] | None = None
         check_revision(revision)
         if not Path(name).is_dir():
-            file = _explained(
+            file = _explain(
                 name, kind, lambda: hf_hub_download(name, "config.json", revision=revision)
             )
             self.commit = Path(file).parent.name
@@ -197,7 +197,7 @@ class Pretrained:
             Changes of the configuration, such as ``num_labels``.
         """
         self.origin()
-        return cast("nn.Module", _explained(self.name, self.kind, lambda: self._load(**changes)))
+        return cast("nn.Module", _explain(self.name, self.kind, lambda: self._load(**changes)))
 
     def _load(self, **changes: Any) -> Any:
         """Return the model, of which only the head of a classifier may be new.
@@ -232,7 +232,7 @@ class Pretrained:
         return model
 
     def _loaded(self, load: Callable[..., Any]) -> Any:
-        return _explained(self.name, self.kind, lambda: load(**self._options()))
+        return _explain(self.name, self.kind, lambda: load(**self._options()))
 
     def _options(self) -> dict[str, Any]:
         """Return what names the files for transformers."""
@@ -256,7 +256,7 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _explained(name: str, kind: str, load: Callable[[], Any]) -> Any:
+def _explain(name: str, kind: str, load: Callable[[], Any]) -> Any:
     """Return the result of `load`, or raise one clear sentence about the hub or the folder."""
     from safetensors import SafetensorError
 

@@ -306,7 +306,7 @@ class SequenceClassifier(TokenModel):
     def _head(self, model: nn.Module) -> list[nn.Parameter]:
         return list(head_of(model).parameters())
 
-    def _adapted(self, model: nn.Module) -> nn.Module:
+    def _add_adapters(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model, head=head_names(model))
 
     def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import check_version, several
 from memowidgets.data import Dataset, ImageDataset, TableDataset
-from memowidgets.models.base import check_kind, is_module, modes_kept
+from memowidgets.models.base import check_kind, is_module, restore_modes
 from memowidgets.models.device import sent
 from memowidgets.models.vision import ImageModel, images_of, pooling
 from memowidgets.vocabulary import first_line, listed, quoted
@@ -183,7 +183,7 @@ class TorchClassifier(ImageModel):
 
         self.check_data(data)
         n_features = _input_shape(data)[0] if isinstance(data, TableDataset) else None
-        module = _made(self.make_module, len(data.class_names), n_features)
+        module = _call_make(self.make_module, len(data.class_names), n_features)
         if not isinstance(module, nn.Module):
             raise TypeError(
                 f"make_module must return a torch.nn.Module, not {type(module).__name__}"
@@ -232,7 +232,7 @@ class TorchClassifier(ImageModel):
                 f"data have {n_classes} classes, so it must return {(2, n_classes)}; use the "
                 "number of classes that make_module is called with"
             )
-        with self.captured(module) as kept:
+        with self.capture_layers(module) as kept:
             _blank(module, data, 2)
         silent = [quoted(name) for name in self.layer_names(module) if name not in kept]
         if silent:
@@ -271,7 +271,7 @@ def _blank(module: nn.Module, data: Dataset, n: int) -> Any:
 
     parameter = next(module.parameters(), torch.empty(0))
     zeros = torch.zeros(n, *_input_shape(data), device=parameter.device)
-    with modes_kept(module), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with restore_modes(module), torch.no_grad(), torch.random.fork_rng(devices=[]):
         module.eval()
         return module(zeros)
 
@@ -326,7 +326,7 @@ def _inside(module: nn.Module) -> tuple[nn.Module, str]:
     return module, place
 
 
-def _made(make_module: Callable[..., Any], n_classes: int, n_features: int | None) -> Any:
+def _call_make(make_module: Callable[..., Any], n_classes: int, n_features: int | None) -> Any:
     """Call a user's function with the number of classes, and of features if it takes these.
 
     They are passed by name where it has a parameter of such a name, whatever comes before it.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
 from memowidgets.files import digest_of
-from memowidgets.models.base import Bases, Model, has_users_class, modes_kept
+from memowidgets.models.base import Bases, Model, has_users_class, restore_modes
 from memowidgets.models.device import resolve_precision
 from memowidgets.models.heads import CLASSES
 from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
@@ -119,7 +119,7 @@ class TransformerModel(Model):
         module.load_state_dict({**fixed, **weights})
 
     @contextmanager
-    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
+    def capture_layers(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
         """Within this context, every forward pass stores the hidden states in the dictionary.
 
         They are read at the position that `_representation` chooses.
@@ -283,7 +283,7 @@ class TokenModel(TransformerModel):
         import torch
 
         with torch.device("meta"):
-            return self._adapted(self._from_config(data))
+            return self._add_adapters(self._from_config(data))
 
     def build(self, data: Dataset) -> nn.Module:
         """Return the model with its head and adapters, initialised from torch's generator."""
@@ -307,9 +307,9 @@ class TokenModel(TransformerModel):
         base: Base = bases.of((device, frozen), load)
         module = self._completed(base.copy())
         base.fill(module)
-        return self.placed(module, device, precision)
+        return self.place_on(module, device, precision)
 
-    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
+    def place_on(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
         """Return the module on a device, with frozen weights in the type that is fastest there."""
         import torch
 
@@ -393,7 +393,7 @@ class TokenModel(TransformerModel):
         logits: Tensor = self._ask(model, batch).logits
         return (logits if logits.ndim == 2 else logits[:, -1]).float()
 
-    def _adapted(self, model: nn.Module) -> nn.Module:
+    def _add_adapters(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model)
 
     def _head(self, model: nn.Module) -> list[nn.Parameter]:  # noqa: ARG002 - classifiers have one
@@ -411,7 +411,7 @@ class TokenModel(TransformerModel):
 
             one = torch.ones(1, 1, dtype=torch.int64, device=next(model.parameters()).device)
             batch = {"input_ids": one, "attention_mask": one, "position_ids": one - 1}
-            with modes_kept(model), torch.no_grad():
+            with restore_modes(model), torch.no_grad():
                 _, n_more = run_up_to(model.eval(), self._first, batch, self._ask)
             without_prefix(model, self._first, n_more)
         return model
@@ -446,7 +446,7 @@ class TokenModel(TransformerModel):
         others = [i for i in range(embedding.num_embeddings) if i != self._padding]
         ids = [np.array(others[-n:]) for n in _PROBED]
         tokens = Tokens(ids, np.array(_PROBED), self._padding, ends_together=self.ends_together)
-        with modes_kept(module), torch.no_grad():
+        with restore_modes(module), torch.no_grad():
             module.eval()
             alone, padded = (
                 self._logits(module, tokens.batch(np.arange(n), embedding.weight.device))[0]
@@ -466,7 +466,7 @@ class TokenModel(TransformerModel):
         It has a note of where the kept output enters.
         """
         entry = blocks_of(model)[1][self._first - 1] if self._first else None
-        adapted = self._adapted(model)
+        adapted = self._add_adapters(model)
         adapted.__dict__[_ENTRY] = entry  # not a submodule, because it already has a name
         return adapted
 
@@ -488,10 +488,10 @@ class TokenModel(TransformerModel):
         key = digest_of(json.dumps(content, default=str))
         prefix = Prefix(key, tokens, self._config.get_text_config().hidden_size, self._logits)
         with self.autocast(device, used):
-            prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
+            prefix.ensure(lambda: self._untrained(data, device, used), self._first, device)
         return prefix
 
-    def _frozen(self, data: Dataset, device: torch.device, precision: str) -> nn.Module:
+    def _untrained(self, data: Dataset, device: torch.device, precision: str) -> nn.Module:
         """Return the model before any training, on a device; random states stay as they are."""
         import torch
 
@@ -499,7 +499,7 @@ class TokenModel(TransformerModel):
             model = self._fresh(data)
             self.check_padding(model)
         model.requires_grad_(requires_grad=False)
-        return self.placed(model, device, precision)
+        return self.place_on(model, device, precision)
 
 
 def _frozen_type(device: torch.device, precision: str) -> torch.dtype:

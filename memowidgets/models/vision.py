@@ -54,7 +54,7 @@ class ImageModel(Model):
 
         return feed
 
-    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
+    def place_on(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
         """Return the module on a device, in the memory layout that is fastest for it."""
         import torch
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from memowidgets.data.dataset import writable
 from memowidgets.evaluation import clopper_pearson
-from memowidgets.files import fill, replaced
+from memowidgets.files import fill, replacement_of
 from memowidgets.report.page import as_page
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def write(content: Content, path: str | os.PathLike[str], *, overwrite: bool = F
     """
     page, numbers = checked_targets(path, overwrite=overwrite)
     mode = 0o666 if content.samples is None else 0o600
-    with replaced(page, mode) as shown, replaced(numbers, mode) as counted:
+    with replacement_of(page, mode) as shown, replacement_of(numbers, mode) as counted:
         fill(shown, as_page(content).encode("utf-8", "replace"))
         fill(counted, as_json(content).encode("utf-8", "replace"))
     return page

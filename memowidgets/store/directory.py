@@ -34,9 +34,9 @@ from memowidgets.files import (
     digest,
     fingerprints,
     make_private,
-    opened,
+    open_regular,
     read_whole,
-    replaced,
+    replacement_of,
     stamp_of,
     state_of,
     sync,
@@ -226,7 +226,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
         self._packed: dict[str, _Place] | None = None
 
     @classmethod
-    def packed(cls, path: Path, run: str) -> tuple[dict[str, Tensors], dict[str, Any]]:
+    def open_packed(cls, path: Path, run: str) -> tuple[dict[str, Tensors], dict[str, Any]]:
         """Return what `pack` wrote into one file: the files with arrays by name, and the notes.
 
         `run` is the identity of the run that they must belong to.
@@ -252,26 +252,26 @@ class Tensors(Mapping[str, NDArray[Any]]):
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self:
             raise MissingError(f"{self._path} lacks {quoted(name)}")
-        return self._mapped(name) if self._packed is None else self._unpacked(self._packed[name])
+        return self._map(name) if self._packed is None else self._unpack(self._packed[name])
 
-    def _mapped(self, name: str) -> NDArray[Any]:
+    def _map(self, name: str) -> NDArray[Any]:
         entry = self._entries[name]
         dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
         offset = self._start + entry["data_offsets"][0]
-        with opened(self._path) as file:  # another file's header would be misread
+        with open_regular(self._path) as file:  # another file's header would be misread
             if state_of(os.fstat(file.fileno())) != self.state:
                 raise StoreError(f"{self._path} was replaced while it was read; call again")
             if 0 in shape:
                 return np.empty(shape, dtype)
             return np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
 
-    def _unpacked(self, place: _Place) -> NDArray[Any]:
+    def _unpack(self, place: _Place) -> NDArray[Any]:
         """Return a packed array in memory, in the type that it had.
 
         A recording has first bytes of all numbers side by side, then second bytes, and so on.
         """
         end = place.start + math.prod(place.shape)
-        planes = self._mapped(place.stored)[:, place.start : end]
+        planes = self._map(place.stored)[:, place.start : end]
         numbers = np.ascontiguousarray(np.moveaxis(planes, 0, -1)).view(place.stored)
         return numbers.reshape(place.shape).astype(place.shown)
 
@@ -344,7 +344,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
     """Return a safetensors file's entries, start of the data, and state; the library checks it."""
     from safetensors import SafetensorError, safe_open
 
-    with opened(path) as file:
+    with open_regular(path) as file:
         state = state_of(os.fstat(file.fileno()))
         try:
             with safe_open(path, framework="numpy"):
@@ -502,7 +502,7 @@ class RunDirectory:
             the directory has another run than the one to `hold`.
         """
         self.check_held()
-        return _inside(self.path, name)
+        return _checked_path(self.path, name)
 
     def has_file(self, name: str) -> bool:
         """Return whether a file of that name (with its suffix) exists."""
@@ -653,7 +653,7 @@ class RunDirectory:
         target = self._place_to_write(f"{name}.safetensors")
         with explain_failures(target, self.path):
             make_private(target.parent)
-            with replaced(target) as temporary:
+            with replacement_of(target) as temporary:
                 yield map_file(temporary, shapes, self._stamped(metadata, of))
                 sync(temporary)  # what was written through the mapping, too
 
@@ -677,7 +677,7 @@ class RunDirectory:
         return found
 
     def _text(self, name: str) -> str | None:
-        path = _inside(self.path, name)
+        path = _checked_path(self.path, name)
         try:
             return read_whole(path).decode()
         except FileNotFoundError:
@@ -705,7 +705,7 @@ class RunDirectory:
         target = self._place_to_write(name)
         with explain_failures(target, self.path):
             make_private(target.parent)
-            with replaced(target) as temporary:
+            with replacement_of(target) as temporary:
                 temporary.write_bytes(content)
                 if waits:
                     sync(temporary)
@@ -732,7 +732,7 @@ class PackedRun(RunDirectory):
         super().hold(manifest)
         path = self.path / RECORDING
         try:
-            self._files, self._notes = Tensors.packed(path, fingerprints(manifest)[0])
+            self._files, self._notes = Tensors.open_packed(path, fingerprints(manifest)[0])
         except FileNotFoundError:
             raise StoreError(f"{path} does not exist") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -803,9 +803,9 @@ def _sweep(run: Path, locked: Path) -> None:
                 left_over.unlink()
 
 
-def _inside(run: Path, name: str) -> Path:
+def _checked_path(run: Path, name: str) -> Path:
     """Return the path of a name in a run; raise if a symbolic link leads out of it."""
-    found, on_the_way = _named(run, name)
+    found, on_the_way = _path_of(run, name)
     if any(map(os.path.islink, on_the_way)) and not Path(os.path.realpath(found)).is_relative_to(
         os.path.realpath(run)
     ):
@@ -816,7 +816,7 @@ def _inside(run: Path, name: str) -> Path:
 
 
 @lru_cache(maxsize=10_000)
-def _named(run: Path, name: str) -> tuple[Path, tuple[str, ...]]:
+def _path_of(run: Path, name: str) -> tuple[Path, tuple[str, ...]]:
     """Return the path of a name in a run, and every path on the way to it."""
     parts = PurePosixPath(name).parts
     if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:

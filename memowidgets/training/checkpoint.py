@@ -24,10 +24,10 @@ from memowidgets.checks import (
 )
 from memowidgets.data import Dataset
 from memowidgets.models import Model
-from memowidgets.models.device import cpu_threads, described, resolve_precision, room_for, sent
+from memowidgets.models.device import cpu_threads, resolve_precision, room_for, rounding_of, sent
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.config import preserved
+from memowidgets.training.config import restore_in_main_thread
 from memowidgets.vocabulary import Note, percent, quoted
 
 if TYPE_CHECKING:
@@ -177,10 +177,10 @@ def forward(
     precision = resolve_precision(device, precision)
     feed = feed or model.feeder(data, device, precision)
     module.eval()
-    with preserved(device), torch.no_grad(), ExitStack() as stack:
+    with restore_in_main_thread(device), torch.no_grad(), ExitStack() as stack:
         stack.enter_context(cpu_threads(model.cpu_threads))
         stack.enter_context(model.autocast(device, precision))
-        outputs = stack.enter_context(model.captured(module)) if capture else {}
+        outputs = stack.enter_context(model.capture_layers(module)) if capture else {}
         labels = sent(torch.from_numpy(data.labels[positions]), device)
 
         def ask(place: Any, inputs: Any) -> dict[str, Tensor]:
@@ -202,7 +202,7 @@ def forward(
             )
     if looks_like_probabilities(found.logits):
         warn_user("the module returns probabilities, not logits; leave out its softmax")
-    made_by = f"{described(device)}, batches of {model.forward_batch}"
+    made_by = f"{rounding_of(device)}, batches of {model.forward_batch}"
     return replace(found, made_by=made_by)
 
 
@@ -307,7 +307,7 @@ class Record:
     seconds: float = field(default=0.0, compare=False)
     made_by: str = field(default="", compare=False)
 
-    def checked(self) -> Record:
+    def check_fields(self) -> Record:
         """Return the record after checking each field's type, because its file may be untrusted.
 
         Raises
@@ -532,7 +532,7 @@ def read_record(run: RunDirectory, name: str) -> Record:
     """
     file = record_file(name)
     try:
-        record = Record(**run.read_note(file)).checked()
+        record = Record(**run.read_note(file)).check_fields()
     except (TypeError, ValueError) as error:
         raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
     if record.name != Path(file).parent.name:

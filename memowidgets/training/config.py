@@ -148,7 +148,7 @@ class TrainingConfig:
                 raise ValueError(f"milestones must be rising shares from 0 to 1, not {given!r}")
         check_version(self.version)
 
-    def resolved(self, defaults: Mapping[str, Any]) -> Settings:
+    def resolve(self, defaults: Mapping[str, Any]) -> Settings:
         """Return the settings with every open field taken from a model's defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         given = {k: _plain(v) for k, v in values.items() if v is not None}
@@ -194,7 +194,7 @@ class Settings:
         }
         return cls(**kept)
 
-    def described(self) -> dict[str, Any]:
+    def as_manifest(self) -> dict[str, Any]:
         """Return the settings as text and numbers, a function as its name."""
         found = {field.name: _as_text(getattr(self, field.name)) for field in fields(self)}
         off = [name for name in ("deterministic", "version") if not found[name]]
@@ -390,7 +390,7 @@ class RandomStates:
         import torch
 
         self._device = device
-        with restored():
+        with restore_random_states():
             torch.default_generator.manual_seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002 - anyone's module may draw from it
             random.seed(seed)
@@ -401,7 +401,7 @@ class RandomStates:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Use these states within this context; other trainings in this process wait."""
-        with restored(self._device):
+        with restore_random_states(self._device):
             _restore(self._states, self._device)
             try:
                 yield
@@ -429,7 +429,7 @@ class RandomStates:
 
 
 @contextmanager
-def preserved(device: torch.device | None = None) -> Iterator[None]:
+def restore_in_main_thread(device: torch.device | None = None) -> Iterator[None]:
     """Restore all random states at the end, whatever drew from them.
 
     In another thread than the main one nothing is restored, because the user's own cell may have
@@ -438,12 +438,12 @@ def preserved(device: torch.device | None = None) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    with restored(device):
+    with restore_random_states(device):
         yield
 
 
 @contextmanager
-def restored(device: torch.device | None = None) -> Iterator[None]:
+def restore_random_states(device: torch.device | None = None) -> Iterator[None]:
     """Restore all random states at the end, a device's own included, in any thread."""
     with _ONE_AT_A_TIME:
         before = _capture(device)

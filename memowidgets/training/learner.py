@@ -521,7 +521,7 @@ class TargetTraining:
         with self._run.lock("checkpoints"):
             records = read_records(self._run)
             self._loaded.drop()
-            learner = self._resumed(records, steps)
+            learner = self._resume(records, steps)
             passes = _LearnerPasses(learner, self._held_out)
             recorder = Recorder(self._run, passes, plan)
             records = [record for record in records if record.step <= learner.step]
@@ -539,7 +539,7 @@ class TargetTraining:
     def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
         """Run a checkpoint over the members, capturing the layers that `allocate` provides for."""
         with self._loaded.alone:
-            learner = self._trained(name)
+            learner = self._learner_at(name)
             seen = learner.look_at(
                 self._design.members, capture=True, progress=progress, allocate=allocate
             )
@@ -550,12 +550,12 @@ class TargetTraining:
         """Run a checkpoint over any samples, without capturing representations."""
         with self._loaded.alone:
             self.check(name)
-            return self._trained(name).look_at(positions)
+            return self._learner_at(name).look_at(positions)
 
     def check(self, name: str) -> None:
         """Raise if what the model computes at a checkpoint has changed since training."""
         with self._loaded.alone:
-            self._check_repeats(self._trained(name), read_record(self._run, name))
+            self._check_repeats(self._learner_at(name), read_record(self._run, name))
 
     def _check_repeats(self, learner: Learner, record: Record, seen: Forward | None = None) -> None:
         """Raise if a learner does not give the members the losses that training kept there.
@@ -658,7 +658,7 @@ class TargetTraining:
             raise NotThereError(f"{run.path} {why}", KEEP_ALL, name)
         return run.read_tensors(place, read_record(run, name).weights or None)
 
-    def _trained(self, name: str) -> Learner:
+    def _learner_at(self, name: str) -> Learner:
         """Return the module of a checkpoint, in the precision of its recorded pass."""
         settings, record = self.recipe.settings, read_record(self._run, name)
         if (known := self._loaded.find(self._identity(record))) is not None:
@@ -678,7 +678,7 @@ class TargetTraining:
         """Return a value that changes when the weights of a checkpoint are written again."""
         return record.name, record.weights, self._run.state(self._weights(record.name))
 
-    def _resumed(self, records: Sequence[Record], plan: Mapping[int, float]) -> Learner:
+    def _resume(self, records: Sequence[Record], plan: Mapping[int, float]) -> Learner:
         """Return a learner as it was at the last checkpoint before the first missing one."""
         learner = Learner(self.recipe, self._design.members, self._seed)
         whole = takewhile(lambda at: at[0].step == at[1], zip(records, plan, strict=False))

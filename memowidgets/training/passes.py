@@ -16,7 +16,7 @@ from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
 from memowidgets.data.pairs import PairDataset, split_pair
 from memowidgets.files import digest_of_arrays
-from memowidgets.models.base import captured, modes_kept
+from memowidgets.models.base import capture_outputs, restore_modes
 from memowidgets.models.device import precision_of, room_for, used_precision
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import (
@@ -28,7 +28,7 @@ from memowidgets.training.checkpoint import (
     filled_pass,
     in_memory,
 )
-from memowidgets.training.config import restored
+from memowidgets.training.config import restore_random_states
 from memowidgets.training.recorder import Weights, trained_weights
 from memowidgets.vocabulary import listed, quoted
 
@@ -225,7 +225,7 @@ class Capture:
     module : Module
         The module that runs.
     layers : dict of str to (str, bool)
-        Layers to capture, as `captured` takes them.
+        Layers to capture, as `capture_outputs` takes them.
     head : str or None
         Name of the part that `last_layer` takes for the last linear layer, whose input is averaged
         over the positions of a sequence, unless it is known which of them it reads.
@@ -246,7 +246,7 @@ class Capture:
     def __enter__(self) -> Self:
         head = {} if self._head is None else {_HEAD: (self._head, False)}
         places = {**self._layers, **head}
-        self._raw = self._stack.enter_context(captured(self._module, places, _pool))
+        self._raw = self._stack.enter_context(capture_outputs(self._module, places, _pool))
         takers = (part for part in self._module.modules() if _MASK in _names_taken(part))
         for part in takers if self._layers else ():
             hook = part.register_forward_pre_hook(self._keep_mask, with_kwargs=True)
@@ -348,7 +348,7 @@ def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> str:
         if isinstance(part, nn.Linear) and ".lora_" not in name  # those of adapters do not count
     }
     outputs = {name: (name, False) for name in linear}
-    with captured(module, outputs, lambda _name, _part, values: values) as ran:
+    with capture_outputs(module, outputs, lambda _name, _part, values: values) as ran:
         n_classes = run().shape[1]
     if "" in linear:
         raise ValueError(
@@ -440,7 +440,7 @@ class Looker:
     forward : callable
         Function of module and inputs that gives logits.
     layers : dict of str to (str, bool)
-        Layers to capture, first to last, as `captured` takes them.
+        Layers to capture, first to last, as `capture_outputs` takes them.
     head : str or None
         Name of the last linear layer, if the layers were chosen automatically.
     held_out : Looker or None
@@ -480,7 +480,7 @@ class Looker:
 
         device = device_of(module)
         with (
-            untouched(module),
+            in_eval_mode(module),
             Capture(module, self.layers, self.head) as capture,
             used_precision(module) as used,
         ):
@@ -546,7 +546,7 @@ class Looker:
             If they differ by more than rounding explains.
         """
         n = min(self.batches.size, len(self.labels))  # layers may scale by what is in a batch
-        with untouched(module):
+        with in_eval_mode(module):
             inputs = move_to(self.batches.first(n), device_of(module))
             here = ask(self.forward, module, inputs, n).float().cpu().numpy().astype(np.float64)
         there = np.asarray(logits[:n], np.float64)
@@ -566,7 +566,7 @@ def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, An
     ValueError, TypeError
         If it does not give logits.
     """
-    with untouched(module):
+    with in_eval_mode(module):
         inputs = move_to(batches.first(_TRIED), device_of(module))
         logits = ask(forward, module, inputs, _TRIED)
     if looks_like_probabilities(logits.float().cpu().numpy()):
@@ -624,7 +624,7 @@ def _sample_of(tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def untouched(module: nn.Module) -> Iterator[None]:
+def in_eval_mode(module: nn.Module) -> Iterator[None]:
     """Put a module in eval mode for passes without gradients, and restore everything afterwards.
 
     Buffers that a forward pass changed are restored; the others are not written to. An active
@@ -634,8 +634,8 @@ def untouched(module: nn.Module) -> Iterator[None]:
 
     device = device_of(module)
     with ExitStack() as stack:
-        stack.enter_context(restored(device))
-        stack.enter_context(modes_kept(module))
+        stack.enter_context(restore_random_states(device))
+        stack.enter_context(restore_modes(module))
         for part in module.modules():
             part.training = False
         before = [

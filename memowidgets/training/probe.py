@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
-from memowidgets.models.base import modes_kept
+from memowidgets.models.base import restore_modes
 from memowidgets.models.device import apart
 from memowidgets.store import StoreError
 from memowidgets.training.config import RandomStates, Settings
@@ -201,25 +201,25 @@ def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
             # a part may be another module's: it is refused as it was
             stack.callback(lambda: module.float().load_state_dict(first))
             _fill(module)
-        answers = _answers(*_asked(model, module, inputs, labels))
+        answers = _answers(*_logits_and_losses(model, module, inputs, labels))
         if not np.isfinite(answers).all():  # as of weights whose logarithm it takes
             return device.type, found
         found["module logits"] = answers.ravel().tolist()
         with suppress(RuntimeError, ValueError, TypeError):
-            trained = _trained(model, module.double(), _cast(inputs), labels)
+            trained = _training_pass(model, module.double(), _cast(inputs), labels)
             if np.isfinite(trained["training logits"]).all():
                 found |= trained
     return device.type, found
 
 
-def _asked(
+def _logits_and_losses(
     model: Model, module: nn.Module, inputs: Any, labels: Tensor, *, training: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return logits and losses of all samples; random states and modes stay as they are."""
     import torch
 
     with (
-        modes_kept(module),
+        restore_modes(module),
         torch.set_grad_enabled(training),
         RandomStates(_SEED, labels.device).active(),
     ):
@@ -234,7 +234,7 @@ def _answers(logits: Tensor, losses: Tensor) -> NDArray[np.float64]:
     return np.asarray(found.float().cpu().numpy(), np.float64)
 
 
-def _trained(
+def _training_pass(
     model: Model, module: nn.Module, inputs: Any, labels: Tensor
 ) -> dict[str, list[float]]:
     """Return logits in training mode, gradients of a sum of them, and the buffers afterwards.
@@ -244,7 +244,7 @@ def _trained(
     """
     import torch
 
-    logits, losses = _asked(model, module, inputs, labels, training=True)
+    logits, losses = _logits_and_losses(model, module, inputs, labels, training=True)
     shown = torch.where(logits.isfinite(), logits, 0.0)  # an option that a question lacks is -inf
     total = (shown * torch.from_numpy(_numbers(shown.shape, 0)).to(shown.device)).sum()
     if total.requires_grad:

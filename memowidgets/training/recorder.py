@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import warn_user
 from memowidgets.files import digest_of_arrays
 from memowidgets.metrics.logits import order_warning
-from memowidgets.progress import Progress, shown
+from memowidgets.progress import Progress, progress_or_bar
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     COURSE,
@@ -39,7 +39,7 @@ from memowidgets.training.checkpoint import (
     unwrap,
     write_stop,
 )
-from memowidgets.training.config import CheckpointPlan, preserved
+from memowidgets.training.config import CheckpointPlan, restore_in_main_thread
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -136,7 +136,7 @@ class Recorder:
         """Return whether a step can be a checkpoint: 0, every so many epochs, a known end."""
         return self._plan.epoch_at(step) is not None
 
-    def known(self, step: int) -> Record | None:
+    def record_at(self, step: int) -> Record | None:
         """Return the checkpoint of a step of this very training, if there is one."""
         return next((record for record in self._records if record.step == step), None)
 
@@ -275,7 +275,7 @@ class Recorder:
         """
         device, module = device_of(module), unwrap(module)
         weights = self.passes.weights(module)
-        with preserved(device), self.run.lock("checkpoints"):
+        with restore_in_main_thread(device), self.run.lock("checkpoints"):
             records = read_records(self.run)
             last = self._records[-1] if self._records else None
             there = {(record.step, record.weights) for record in records}
@@ -300,7 +300,7 @@ class Recorder:
                     f"at step {step} the weights are those of step 0; pass mw.watch the module "
                     "that the optimizer trains"
                 )
-            with shown(progress) as report:
+            with progress_or_bar(progress) as report:
                 made = self.write(module, step, report, weights)
                 self._records = [*before, made]
                 self._write_course(self._plan.total or max(1, step))

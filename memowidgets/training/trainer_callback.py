@@ -20,7 +20,7 @@ from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
 from memowidgets.files import digest_of_arrays
 from memowidgets.models import CausalLM, SequenceClassifier
-from memowidgets.models.base import modes_kept
+from memowidgets.models.base import restore_modes
 from memowidgets.models.device import used_precision, working_on
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import adapter_config, adapter_weights
@@ -40,7 +40,7 @@ from memowidgets.training.checkpoint import (
     read_records,
     unwrap,
 )
-from memowidgets.training.config import preserved
+from memowidgets.training.config import restore_in_main_thread
 from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.training.recorder import Weights, in_the_first_process, trained_weights
 from memowidgets.vocabulary import percent, quoted
@@ -169,7 +169,7 @@ class MemorizationCallback(TrainerCallback):
         self._recorder.follow(model, *course)
         if not state.is_world_process_zero:
             return
-        with preserved(device_of(model)):
+        with restore_in_main_thread(device_of(model)):
             repeated = check_rows(loader, passes)
             passes.check(model)
             self._recorder.start(model, state.global_step)
@@ -325,7 +325,7 @@ class TrainerPasses(ModelPasses):
     ) -> Forward:
         """Run the module over any samples, in the precision of its training."""
         device = device_of(module)
-        with modes_kept(module), working_on(device):
+        with restore_modes(module), working_on(device):
             return forward(
                 self.recipe.model,
                 module,

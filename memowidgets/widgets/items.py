@@ -68,7 +68,7 @@ class Items:
         inside = label < len(self.class_names)
         return _cut(self.class_names[label], MOST_ID) if inside else str(label)
 
-    def named(self, label: int, options: Sequence[str]) -> str:
+    def name_of_class(self, label: int, options: Sequence[str]) -> str:
         """Return a sample's name for a class: of a question, the option itself if it is short."""
         option = options[label] if 0 <= label < len(options) else ""
         return readable(option) if 0 < len(option) <= MOST_OPTION else self.class_name(label)
@@ -76,7 +76,10 @@ class Items:
     def renamed(self, position: int, old: int, new: str) -> str:
         """Return the name of a sample's label and of the class that it gets, in one text."""
         options = self._reader.card(position).options
-        names = self.named(old, options), self.named(self.class_names.index(new), options)
+        names = (
+            self.name_of_class(old, options),
+            self.name_of_class(self.class_names.index(new), options),
+        )
         return " → ".join(filter(None, names))
 
     def item(
@@ -108,12 +111,12 @@ class Items:
             "logLira": _of_row(scored.log_lira, row),
             "right": None if scored.right is None else bool(scored.right[row]),
             "decision": made.decision,
-            "to": self.named(self.class_names.index(made.to), card.options)
+            "to": self.name_of_class(self.class_names.index(made.to), card.options)
             if made.to in self.class_names
             else _cut(made.to, MOST_ID),
             "note": made.note if whole else _cut(made.note, MOST_NOTE),
-            "label": self.named(label, card.options),
-            "guess": "" if guess is None else self.named(guess, card.options),
+            "label": self.name_of_class(label, card.options),
+            "guess": "" if guess is None else self.name_of_class(guess, card.options),
             "answer": label,
             "suggested": None if guess == label or label < 0 else guess,
             "guessProbability": _of_row(of_model, guess),
@@ -129,7 +132,7 @@ class Items:
         return {
             "position": position,
             "id": _cut(self.name(position), MOST_ID),
-            "label": self.named(label, card.options),
+            "label": self.name_of_class(label, card.options),
             "answer": label,
             **self._shown(card, pixels, MOST_GLIMPSE),
             **_values(card.values, 3),

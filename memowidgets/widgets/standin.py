@@ -126,8 +126,8 @@ def dots(scored: Scored, rule: Rule, eta: float | None, positives: str = "memori
     parts = [
         region,
         _element("path", "line", d=f"M{_LEFT} {line}H{_RIGHT}", stroke=_LINE),
-        *below.drawn(axis, line, 1 if known else -1, _DARK, _LIGHT, hollow=False),
-        *above.drawn(axis, line, -1, _RISK, _RISK, hollow=True),
+        *below.elements(axis, line, 1 if known else -1, _DARK, _LIGHT, hollow=False),
+        *above.elements(axis, line, -1, _RISK, _RISK, hollow=True),
         *(_names(positives) if known else ()),
         _element("path", "tau", d=f"M{x:.1f} {_TOP - 6}V{_FOOT}", stroke=_TEXT, stroke_width=2),
     ]
@@ -214,7 +214,7 @@ class _Side(NamedTuple):
         some = np.bincount(columns[here & flagged], minlength=n)
         return cls(counts, some, pitch if dotted else room / highest, max(pitch, 2.6), dotted)
 
-    def drawn(
+    def elements(
         self, axis: _Axis, line: float, sign: int, dark: str, light: str, *, hollow: bool
     ) -> Iterable[str]:
         none = np.zeros_like(self.flagged)

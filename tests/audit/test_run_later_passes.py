@@ -207,7 +207,7 @@ def test_elsewhere_the_median_decides(value, is_refused, audit, user, monkeypatc
     refused = pytest.raises(StoreError, match="nats")
     with refused:
         DOORS["a pass"](audit)
-    monkeypatch.setattr(forward_room, "described", lambda _device: "another GPU")
+    monkeypatch.setattr(forward_room, "rounding_of", lambda _device: "another GPU")
     with refused if is_refused else nullcontext():
         DOORS["a pass"](audit)
 
@@ -227,7 +227,7 @@ def test_one_member_with_another_loss_is_enough(audit, user):
 def test_losses_that_were_made_elsewhere_are_no_measure(audit, user, monkeypatch):
     Path(audit.path, "checkpoints/epoch-1/outputs.safetensors").unlink()
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(forward_room, "described", lambda _device: "another GPU")
+        elsewhere.setattr(forward_room, "rounding_of", lambda _device: "another GPU")
         elsewhere.setattr(user, "SCALE", 1.002)
         audit.run.forward(at(audit, 1))
     audit.run.loaded.drop()

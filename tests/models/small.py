@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
-from memowidgets.models.base import modes_kept
+from memowidgets.models.base import restore_modes
 from memowidgets.training.checkpoint import forward
 
 
@@ -62,7 +62,7 @@ def assert_left_as_it_is(model, raw, data):
     """A pass reads a module in training as one that the model built, and changes nothing."""
     before = {name: value.clone() for name, value in raw.state_dict().items()}
     state = torch.get_rng_state()
-    with modes_kept(raw):
+    with restore_modes(raw):
         seen = one_pass(model, raw, data, np.arange(4))
     own = one_pass(model, model.build(data), data, np.arange(4))
     for name, values in own.layers.items():

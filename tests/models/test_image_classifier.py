@@ -142,7 +142,7 @@ def test_a_head_of_another_width_is_made_anew_from_the_seed(family, data, tmp_pa
 @every_family
 def test_bfloat16_rounds_the_states_and_not_the_logits(family, data):
     model = classifier(tiny(family))
-    module = model.placed(model.build(data), CPU, "bfloat16")
+    module = model.place_on(model.build(data), CPU, "bfloat16")
     seen = one_pass(model, module, data, np.arange(len(data)), "bfloat16")
     assert ((seen.logits.view(np.uint32) & 0xFFFF) != 0).mean() > 0.9
     exact = one_pass(model, module, data, np.arange(len(data)))

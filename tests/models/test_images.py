@@ -21,7 +21,7 @@ def pictures(n=20, side=32, channels=3, classes=10):
 def learner(data, seed=3, model=None, **settings):
     model = model or mw.models.WideResNet(10, 1)
     fixed = {"precision": "float32"} | settings
-    resolved = mw.TrainingConfig(**fixed).resolved(model.training_defaults)
+    resolved = mw.TrainingConfig(**fixed).resolve(model.training_defaults)
     return Learner(Recipe(model, data, resolved, "cpu"), np.arange(len(data)), seed)
 
 
@@ -47,7 +47,7 @@ def test_maps_shrink_by_half_and_the_pooled_features_are_last():
     model = mw.models.WideResNet(16, 2, pool=None)
     module = model.build(data).eval()
     feed = model.feeder(data, torch.device("cpu"))
-    with torch.no_grad(), model.captured(module) as kept:
+    with torch.no_grad(), model.capture_layers(module) as kept:
         logits, _ = model.outputs(module, feed(np.arange(4)), torch.from_numpy(data.labels[:4]))
     assert logits.shape == (4, 10)
     assert tuple(kept) == model.layer_names(module)
@@ -68,7 +68,7 @@ def test_large_activations_are_pooled_and_small_ones_are_not():
     batch = model.feeder(data, torch.device("cpu"))(np.arange(2))
     kept = {}
     for key, recipe in {"auto": model, "whole": whole, "pooled": pooled}.items():
-        with torch.no_grad(), recipe.captured(module) as kept[key]:
+        with torch.no_grad(), recipe.capture_layers(module) as kept[key]:
             module(batch)
     assert kept["auto"]["conv"].shape[1] == 16 * 16  # 16 384 values are too many
     assert kept["auto"]["group2.block1"].shape[1] == 32 * 16 * 16  # 8192 are not
@@ -111,7 +111,7 @@ def test_other_poolings_are_refused(pool):
 
 
 def test_the_schedule_is_the_papers():
-    settings = mw.TrainingConfig().resolved(mw.models.WideResNet.training_defaults)
+    settings = mw.TrainingConfig().resolve(mw.models.WideResNet.training_defaults)
     per_epoch = settings.steps_per_epoch(49_750)
     rates = [settings.rate(epoch * per_epoch, 49_750) for epoch in (0, 149, 150, 224, 225, 299)]
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
@@ -160,6 +160,6 @@ def test_augmentation_is_for_images_that_are_trained_on():
     data = mw.data.make_mcqs(20)
     model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
     with pytest.raises(ValueError, match="'flip' is for models of images"):
-        mw.TrainingConfig(augment="flip").resolved(model.training_defaults)
+        mw.TrainingConfig(augment="flip").resolve(model.training_defaults)
     looks = [learner(pictures(8, side=8), epochs=1, augment="flip").look_at(np.arange(8))] * 2
     np.testing.assert_array_equal(looks[0].logits, looks[1].logits)

@@ -30,7 +30,7 @@ def questions():
 
 def gaps(model, data, precision):
     settings = mw.TrainingConfig(precision=precision, batch_size=16, epochs=1)
-    resolved = settings.resolved(model.training_defaults)
+    resolved = settings.resolve(model.training_defaults)
     learner = Learner(Recipe(model, data, resolved, "cpu"), np.arange(N), 0)
     learner.advance(3, Progress(), "training")
     return logit_gap(learner.look_at(np.arange(N)).logits, data.labels)

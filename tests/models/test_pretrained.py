@@ -102,7 +102,7 @@ def trained(model, seed, bases=None, precision="auto"):
         else causal.questions()
     )
     settings = mw.TrainingConfig(epochs=1, batch_size=4, lr=1e-2, precision=precision)
-    settings = settings.resolved(model.training_defaults)
+    settings = settings.resolve(model.training_defaults)
     learner = Learner(Recipe(model, data, settings, "cpu", bases=bases), np.arange(16), seed)
     every = np.arange(len(data))
     first = learner.look_at(every).logits
@@ -163,7 +163,7 @@ def saved(folder):
 
 
 def dtypes(model, data, precision="auto"):
-    settings = mw.TrainingConfig(precision=precision).resolved(model.training_defaults)
+    settings = mw.TrainingConfig(precision=precision).resolve(model.training_defaults)
     module = Learner(Recipe(model, data, settings, "cpu"), np.arange(8), 0).module
     parameters = list(module.parameters())
     return (

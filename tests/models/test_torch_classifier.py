@@ -79,7 +79,7 @@ def data():
 
 def taught(model, data, epochs=6, **settings):
     fixed = {"precision": "float32"} | settings
-    resolved = mw.TrainingConfig(epochs=epochs, batch_size=10, **fixed).resolved(
+    resolved = mw.TrainingConfig(epochs=epochs, batch_size=10, **fixed).resolve(
         model.training_defaults
     )
     learner = Learner(Recipe(model, data, resolved, "cpu"), np.arange(len(data)), 1)
@@ -112,7 +112,7 @@ def test_a_vision_transformer_learns_and_its_tokens_are_layers(data):
     assert tuple(seen.layers) == ("patches", "blocks.0", "blocks.1", "norm")
     assert seen.layers["blocks.0"].shape == (60, 16 * 16)
     pooled = mw.models.TorchClassifier(ViT, pool=4)
-    with torch.no_grad(), pooled.captured(learner.module) as kept:
+    with torch.no_grad(), pooled.capture_layers(learner.module) as kept:
         learner.module.eval()(model.feeder(data, torch.device("cpu"))(np.arange(60)))
     tokens = seen.layers["blocks.0"].reshape(60, 16, 16)
     np.testing.assert_allclose(kept["blocks.0"], tokens.mean(axis=1), atol=1e-5)
@@ -161,7 +161,7 @@ def test_a_given_optimizer_is_scaled_by_the_schedule_and_resumed(make, data):
         optimizer=make,
         schedule=lambda done: 0.5 if done >= 0.5 else 1.0,
         precision="float32",
-    ).resolved(model.training_defaults)
+    ).resolve(model.training_defaults)
     recipe = Recipe(model, data, settings, "cpu")
     whole, first, second = (Learner(recipe, np.arange(60), 1) for _ in range(3))
     whole.advance(2, Progress(), "")
@@ -220,7 +220,7 @@ def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
 
     with pytest.raises(MemoryError, match=r"the optimizer's state.*What is finished is kept"):
         taught(model, data, epochs=1, optimizer=functools.partial(Large, lr=0.01))
-    monkeypatch.setattr(type(model), "placed", full)
+    monkeypatch.setattr(type(model), "place_on", full)
     with pytest.raises(MemoryError, match="cannot hold the weights"):
         taught(model, data, epochs=1)
 
@@ -256,7 +256,7 @@ def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
 def test_a_last_batch_of_one_is_left_out_where_the_module_normalises_over_it(data, optimizer):
     model = mw.models.TorchClassifier(normalised, version="1")
     settings = mw.TrainingConfig(epochs=2, batch_size=10, lr=0.1, optimizer=optimizer)
-    recipe = Recipe(model, data, settings.resolved(model.training_defaults), "cpu")
+    recipe = Recipe(model, data, settings.resolve(model.training_defaults), "cpu")
     learner = Learner(recipe, np.arange(21), 0)
     learner.advance(2, Progress(), "training")
     before = learner.weights()

@@ -59,7 +59,7 @@ def probes(more: float, networks: tuple[str, ...]) -> dict[str, object]:
         for kind, optimizer in OPTIMIZERS.items():
             if name == "small" or kind == "adamw":
                 training = mw.TrainingConfig(optimizer=lambda p, of=optimizer: of(p, more))
-                settings = training.resolved({})
+                settings = training.resolve({})
                 model = mw.models.TorchClassifier(NETWORKS[name])
                 found[f"{name}, {kind}"] = make_probe(model, data, rows, settings, 10)
     return found

@@ -79,7 +79,7 @@ def test_rules_and_untrained_targets_are_checked(rule, drops, said):
 
 
 def settings(**changes) -> Settings:
-    return TrainingConfig(**changes).resolved({})
+    return TrainingConfig(**changes).resolve({})
 
 
 def test_checkpoints_are_step_0_every_so_often_and_the_end():
@@ -132,7 +132,7 @@ def test_batches_that_are_accumulated_make_one_step():
 )
 def test_bad_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        TrainingConfig(**changes).resolved({})
+        TrainingConfig(**changes).resolve({})
 
 
 def test_the_study_design_splits_as_the_paper_does():

@@ -26,7 +26,7 @@ def learner(optimizer):
     training = mw.TrainingConfig(
         epochs=4, batch_size=10, optimizer=optimizer, lr=1e-3, weight_decay=0.1, precision="float32"
     )
-    settings = training.resolved(model.training_defaults)
+    settings = training.resolve(model.training_defaults)
     return Learner(Recipe(model, data, settings, "cpu"), np.arange(40), seed=0)
 
 

@@ -49,7 +49,7 @@ def process(program: Path, *arguments: object, **environment: str) -> Any:
 
 def probe_of(data, make=small, **training: Any) -> dict[str, Any]:
     model = mw.models.TorchClassifier(make)
-    settings = mw.TrainingConfig(**training).resolved(model.training_defaults)
+    settings = mw.TrainingConfig(**training).resolve(model.training_defaults)
     return make_probe(model, data, ROWS, settings, 30)
 
 
@@ -255,7 +255,7 @@ def test_the_probe_changes_no_random_state_and_no_mode(data):
 
 def test_built_in_models_and_settings_need_no_probe(data):
     model = mw.models.ConvNet(4)
-    settings = mw.TrainingConfig().resolved(model.training_defaults)
+    settings = mw.TrainingConfig().resolve(model.training_defaults)
     assert make_probe(model, data, ROWS, settings, 30) == {}
 
 
@@ -479,7 +479,7 @@ def test_a_model_in_memory_is_asked_with_its_own_weights(monkeypatch):
 
     def probed():
         model = mw.models.SequenceClassifier.from_model(given, scratch._reader)
-        settings = mw.TrainingConfig().resolved(model.training_defaults)
+        settings = mw.TrainingConfig().resolve(model.training_defaults)
         return make_probe(model, data, np.arange(20), settings, 20)
 
     assert probed() == {}  # all of it is of transformers, and known by its weights

@@ -51,7 +51,7 @@ def describe_training(settings: Settings, seed: int, precision: str) -> dict[str
     """Return the part of a manifest that says how a model is trained, and with what."""
     return {
         "seed": seed,
-        "training": settings.described(),
+        "training": settings.as_manifest(),
         "precision": precision,
         "versions": installed(_LIBRARIES),
     }
@@ -328,7 +328,7 @@ def read_arrays_manifest(run: RunDirectory) -> dict[str, Any]:
     StoreError
         If the structure is wrong. The message names the file and the part.
     """
-    return _shaped(run, run.read_manifest(), _SHAPE_OF_ARRAYS)
+    return _check_shape(run, run.read_manifest(), _SHAPE_OF_ARRAYS)
 
 
 def read_manifest(run: RunDirectory) -> dict[str, Any]:
@@ -345,29 +345,29 @@ def read_manifest(run: RunDirectory) -> dict[str, Any]:
             f"{run.path} holds an audit of arrays, not the run of a model: choose another path, or "
             "open it with Audit.open"
         )
-    _shaped(run, manifest, _SHAPE)
+    _check_shape(run, manifest, _SHAPE)
     known = {k: v for k, v in manifest["training"].items() if k in _SETTINGS}
     try:
         TrainingConfig(**known)
         checkpoints = math.ceil(known["epochs"] / known["checkpoint_every"])
     except (ValueError, TypeError, ArithmeticError) as error:
         said = visible(str(error), 200)
-        raise _broken(run, f"its training settings are invalid: {said}") from None
+        raise _broken_error(run, f"its training settings are invalid: {said}") from None
     if checkpoints > _MOST_CHECKPOINTS:
-        raise _broken(run, f"its training has {checkpoints} checkpoints")
+        raise _broken_error(run, f"its training has {checkpoints} checkpoints")
     return manifest
 
 
-def _shaped(
+def _check_shape(
     run: RunDirectory, manifest: dict[str, Any], shape: Mapping[str, Any]
 ) -> dict[str, Any]:
     wrong = [name for name, form in shape.items() if not has_form(manifest.get(name), form)]
     if wrong:
-        raise _broken(run, f"its {wrong[0]!r} is missing or invalid")
+        raise _broken_error(run, f"its {wrong[0]!r} is missing or invalid")
     if len(manifest["ids"]) != len(manifest["content"]):
-        raise _broken(run, "its numbers of ids and of contents differ")
+        raise _broken_error(run, "its numbers of ids and of contents differ")
     return manifest
 
 
-def _broken(run: RunDirectory, why: str) -> StoreError:
+def _broken_error(run: RunDirectory, why: str) -> StoreError:
     return StoreError(f"{run.path / MANIFEST} is broken: {why}")

@@ -24,9 +24,9 @@ from memowidgets.files import check_outside_runs
 from memowidgets.models import CausalLM, ConvNet, Model, SequenceClassifier, WideResNet
 from memowidgets.models.base import check_model
 from memowidgets.models.device import resolve_precision, torch_device
-from memowidgets.progress import shown
+from memowidgets.progress import progress_or_bar
 from memowidgets.store import MANIFEST, PackedRun, RunDirectory, StoreError
-from memowidgets.training.config import Settings, TrainingConfig, restored
+from memowidgets.training.config import Settings, TrainingConfig, restore_random_states
 from memowidgets.training.design import Design, HeldOut, Members, draw_design, follow_design
 from memowidgets.training.learner import TargetTraining, start_of
 from memowidgets.training.passes import Pairs, pairs_of
@@ -75,7 +75,7 @@ def begun_run(
     for samples in (data, held_out):
         if isinstance(samples, Dataset):
             model.check_data(samples)
-    settings = (training or TrainingConfig()).resolved(model.training_defaults)
+    settings = (training or TrainingConfig()).resolve(model.training_defaults)
     design = draw_design(data, members, held_out, seed)
     aside = held_out if isinstance(held_out, Dataset) else None
     data = data.fitted(design.pool)
@@ -95,7 +95,7 @@ def begun_run(
     return Run(run, manifest, model, trained_on, aside, design, device, settings)
 
 
-def opened_run(
+def open_stored_run(
     run: RunDirectory,
     data: Any = None,
     model: Model | None = None,
@@ -232,7 +232,7 @@ def recorded_source(name: str, data: Dataset | None = None) -> Run:
     found = sorted(folder.name for folder in RECORDINGS.glob("*") if folder.is_dir())
     if name not in found:
         raise ValueError(f"unknown recorded audit {name!r}; there are {', '.join(found) or 'none'}")
-    return opened_run(PackedRun(RECORDINGS / name), data)
+    return open_stored_run(PackedRun(RECORDINGS / name), data)
 
 
 # samples of a user's own
@@ -242,7 +242,7 @@ def read_pairs(
     pairs: Pairs, class_names: Sequence[str] | None, ids: Sequence[str] | None
 ) -> PairDataset:
     """Read each pair once, without changing any random state."""
-    with restored(), shown(None) as progress:
+    with restore_random_states(), progress_or_bar(None) as progress:
         return PairDataset.from_pairs(
             pairs.rows,
             class_names,

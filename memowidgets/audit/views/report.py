@@ -28,7 +28,7 @@ from memowidgets.data.dataset import kind_of
 from memowidgets.decisions import FILE as DECISIONS
 from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.extras import installed, pip_install
-from memowidgets.files import opened
+from memowidgets.files import open_regular
 from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.report import Content, Digest, Figure
 from memowidgets.store import MANIFEST, NotThereError, StoreError, without_advice
@@ -125,12 +125,12 @@ class _Gathering:
         self, rule: Rule, pick: tuple[str, str, str], *, include_samples: bool, figures: bool
     ) -> Content:
         evidence, manifest = self._evidence, self._evidence.manifest
-        scored = self._tried("scores", lambda: self._scored(pick, include_samples))
+        scored = self._try_to("scores", lambda: self._scored(pick, include_samples))
         scored, at = scored.on(rule) if scored else (None, 0.0)
         what = "how many models memorised each"
-        support = self._tried(what, lambda: self._support(scored)) if scored else None
+        support = self._try_to(what, lambda: self._support(scored)) if scored else None
         if not evidence.has_ground_truth:  # the audit's own words say why
-            self._tried("ground truth: memorised samples, TPR, FPR, AUC", self._no_truth)
+            self._try_to("ground truth: memorised samples, TPR, FPR, AUC", self._no_truth)
         self._log.refresh()
         if self._log.unread:
             self._miss("decisions", self._log.unread)
@@ -138,7 +138,7 @@ class _Gathering:
         if isinstance(samples, WithheldDataset):
             self._miss("samples", "they are not at hand, only their ids")
             samples = None
-        notes = self._tried("warnings", lambda: evidence.notes_at(pick[2])) or ()
+        notes = self._try_to("warnings", lambda: evidence.notes_at(pick[2])) or ()
         now = installed(LIBRARIES)
         then = {str(k): str(v) for k, v in (manifest.get("versions") or {}).items()}
         return Content(
@@ -152,7 +152,7 @@ class _Gathering:
                 "shadow_models": evidence.n_shadows,
             },
             layers=evidence.names.layer_names,
-            training=self._tried("settings of the training", self._training) or {},
+            training=self._try_to("settings of the training", self._training) or {},
             versions={"run": then, "report": now} if then else {"report": now},
             seed=manifest.get("seed"),
             checkpoints=self._checkpoints(),
@@ -172,7 +172,7 @@ class _Gathering:
             noun=noun_of(evidence),
         )
 
-    def _tried(self, what: str, ask: Callable[[], Found]) -> Found | None:
+    def _try_to(self, what: str, ask: Callable[[], Found]) -> Found | None:
         """What the audit answers; None, and a note, where it has nothing to answer with."""
         try:
             return ask()
@@ -181,15 +181,15 @@ class _Gathering:
             return None
 
     def _miss(self, what: str, why: str) -> None:
-        self._missing[what] = self._unplaced(why)
+        self._missing[what] = self._without_place(why)
 
-    def _unplaced(self, text: str) -> str:
+    def _without_place(self, text: str) -> str:
         """A sentence without the place of the run, which is nobody else's business."""
         return text.replace(self._evidence.path, self._name)
 
     def _said(self, note: Note, include_samples: bool) -> Note:
         """A note without the place of the run, and without names of classes unless asked for."""
-        text = self._unplaced(note)
+        text = self._without_place(note)
         if note.key == SMALL_CLASSES and not include_samples:
             text = text.split(":")[0]
         return Note(note.key, text, **note.numbers)
@@ -198,13 +198,13 @@ class _Gathering:
         evidence, (metric, layer, checkpoint) = self._evidence, pick
         checkpoint = evidence.names.record(checkpoint).name
         there = evidence.has_ground_truth
-        truth = self._tried("log-LiRA", lambda: member_log_lira(evidence)) if there else None
+        truth = self._try_to("log-LiRA", lambda: member_log_lira(evidence)) if there else None
         found = scores.scored_members(evidence, metric, layer, checkpoint, truth=truth is not None)
         where = [f"layer {found.layer}"] if found.layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
         of_classes = None
         if include_samples:
-            of_classes = self._tried(
+            of_classes = self._try_to(
                 "the model's probabilities", lambda: scores.probabilities(evidence, checkpoint)
             )
         known = found.doubt and found.doubt(self._eta)
@@ -227,11 +227,11 @@ class _Gathering:
         raise NotThereError("there is no log-LiRA at the end of training")
 
     def _training(self) -> dict[str, Any]:
-        described = self._evidence.training().described().items()
+        described = self._evidence.training().as_manifest().items()
         return {name: str(v) if isinstance(v, list) else v for name, v in described}
 
     def _checkpoints(self) -> list[dict[str, Any]]:
-        table = self._tried("checkpoints", self._evidence.table)
+        table = self._try_to("checkpoints", self._evidence.table)
         if table is None or not len(table):
             self._miss("checkpoints", "the target is not trained yet")
             return []
@@ -251,7 +251,7 @@ class _Gathering:
             warnings.simplefilter("ignore", UserWarning)  # the report says them itself
             etas = FEW_ETAS if len(evidence.member_rows) > MANY else None
             draw = partial(audit_figures, evidence, self._eta, etas=etas, advice=False)
-            figures = self._tried("figures", draw)
+            figures = self._try_to("figures", draw)
         if figures is None:
             return ()
         for names, why in figures.reasons():
@@ -260,13 +260,13 @@ class _Gathering:
 
         drawings = {name: figures[name].to_dict(validate=False) for name in figures}
         return tuple(
-            Figure(name, self._captioned(figures, name, one), vl_convert.vegalite_to_svg(one))
+            Figure(name, self._caption(figures, name, one), vl_convert.vegalite_to_svg(one))
             for name, one in drawings.items()
         )
 
-    def _captioned(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
+    def _caption(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
         said = [drawing["description"], *figures.notes.get(name, ())]
-        return self._unplaced(" ".join(map(_sentence, said)))
+        return self._without_place(" ".join(map(_sentence, said)))
 
 
 def _sentence(text: str) -> str:
@@ -299,7 +299,7 @@ def digests_of(evidence: Evidence, checkpoint: str | None) -> tuple[Digest, ...]
 
 
 def _sha256(file: Path) -> str:
-    with opened(file) as content:
+    with open_regular(file) as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 

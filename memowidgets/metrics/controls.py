@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from scipy.special import digamma
@@ -90,27 +89,76 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Gaussian:
-    """Gaussian in all dimensions, with the mean over directions of its log density.
+class Whole:
+    """Gaussian with all of a covariance, and the mean over directions of its log density.
+
+    Attributes
+    ----------
+    centre : (d,) float32
+        Its mean.
+    added : float
+        Variance that is added everywhere, so that float32 can resolve the smallest ones.
+    form : (d, d) float32
+        A matrix whose quadratic form is the mean of (θᵀ(x − μ))² / θᵀΣθ.
+    log : float
+        Mean of log θᵀΣθ.
+    """
+
+    centre: Array
+    added: float
+    form: Array
+    log: float
+
+    @classmethod
+    def of(cls, spread: Spread, least: float) -> Whole:
+        """Create one from the spread of some rows; at least `least`, above 0, is added.
+
+        The matrix is a function of the covariance. For all variances but the leading ones, a
+        quadratic stands for it, and two values for them: means are wrong by less than 1e-4 nats.
+        """
+        added, covariance = max(_LEAST[0] * spread.trace, least), spread.covariance
+        axes, variances = leading(lambda columns: covariance @ columns, covariance)
+        rest = covariance - (axes.T * variances) @ axes
+        unit = float(abs(rest).max()) + 1e-30  # float32 can hold products of such rests
+        rest = (rest / unit).astype(np.float32)
+        square = rest @ rest
+        others, counts = two_like(rest, square, len(rest) - len(axes))
+        values = np.append(variances, unit * others) + added
+        ratios, log = exact_means(values, np.append(np.ones(len(axes)), counts))
+        powers = quadratic(np.append(variances[-1] / unit, others), ratios[len(axes) - 1 :])
+        form = (axes.T * (ratios[: len(axes)] - powers[0])) @ axes
+        form += float(powers[1]) * rest + float(powers[2]) * square
+        form[np.diag_indices(len(form))] += powers[0]
+        return cls(_float32(spread.near, spread.centre), added, _float32(spread.near, form), log)
+
+    def forms(self, variance: Floats) -> Floats:
+        """Return θᵀΣθ (m,) from the variance (m,) of the rows along unit directions."""
+        return variance + self.added
+
+    def mean_log_density(self, rows: Array) -> Array:
+        """Return the mean (n,) of −½ log θᵀΣθ − ½ (θᵀ(x − μ))² / θᵀΣθ for rows (n, d)."""
+        away = rows - self.centre
+        return -0.5 * (namespace(rows).einsum("nd,nd->n", away @ self.form, away) + self.log)
+
+
+@dataclass(frozen=True)
+class Leading:
+    """Gaussian with one variance along all directions but some, and the mean of its log density.
 
     Attributes
     ----------
     centre : (d,) float32
         Its mean.
     basis : (k, d) float32
-        Orthonormal leading axes of its covariance.
+        Orthonormal axes.
     variances : (k,) float64
         Variance along each axis.
     tail : float
-        Variance along every other direction. With `rest`, one that is added along all.
-    ratios : (k,) float32
-        Mean of θ_j² / θᵀΣθ for each axis, minus `powers[0]`.
-    powers : (1,) or (3,) float64
-        That mean for the other directions, as a polynomial in the variance that `rest` has there.
+        Variance along every direction that is orthogonal to all axes.
+    ratios : (k + 1,) float32
+        Mean of θ_j² / θᵀΣθ for each axis, and for a direction orthogonal to all.
     log : float
         Mean of log θᵀΣθ.
-    rest : (d, d) float32 or None
-        The covariance without its leading axes, in a unit of its own.
     """
 
     centre: Array
@@ -118,34 +166,11 @@ class Gaussian:
     variances: Floats
     tail: float
     ratios: Array
-    powers: Floats
     log: float
-    rest: Array | None
 
     @classmethod
-    def whole(cls, spread: Spread, least: float) -> Gaussian:
-        """Create one with all of the covariance of some rows.
-
-        A variance of at least `least`, above 0, is added everywhere, so that float32 can resolve
-        the smallest ones. Two values stand for all variances but the leading ones, and a quadratic
-        for their ratios: means are wrong by less than 1e-4 nats.
-        """
-        least, covariance = max(_LEAST[0] * spread.trace, least), spread.covariance
-        axes, variances = leading(lambda columns: covariance @ columns, covariance)
-        rest = covariance - (axes.T * variances) @ axes
-        unit = float(abs(rest).max()) + 1e-30  # float32 can hold products of such rests
-        rest = (rest / unit).astype(np.float32)
-        others, counts = two_like(rest, len(covariance) - len(axes))
-        values = np.append(variances, unit * others) + least
-        ratios, log = exact_means(values, np.append(np.ones(len(axes)), counts))
-        powers = quadratic(np.append(variances[-1] / unit, others), ratios[len(axes) - 1 :])
-        k, on = len(axes), partial(_float32, spread.near)
-        slopes = on(ratios[:k] - powers[0])
-        return cls(on(spread.centre), on(axes), values[:k], least, slopes, powers, log, on(rest))
-
-    @classmethod
-    def along(cls, spread: Spread, basis: Array, least: float) -> Gaussian:
-        """Create one with a single variance along all directions that are orthogonal to a basis.
+    def of(cls, spread: Spread, basis: Array, least: float) -> Leading:
+        """Create one from the spread of some rows.
 
         The rows of a small class span few dimensions, so a variance is at least 1 / rows of the
         mean variance. With less the ratio is huge along the few directions that are nearly
@@ -155,25 +180,23 @@ class Gaussian:
         away, trace = d - len(variances), max(spread.trace, d * least)
         floor = max(1 / spread.count, _LEAST_TAIL) * trace / d
         tail = max((trace - float(variances.sum())) / away, floor)
-        values = np.append(np.maximum(variances, floor), tail)
-        ratios, log = exact_means(values, np.append(np.ones(len(variances)), away))
-        centre, slopes = (_float32(basis, one) for one in (spread.centre, ratios[:-1] - ratios[-1]))
-        return cls(centre, basis, values[:-1], tail, slopes, ratios[-1:], log, None)
+        variances = np.maximum(variances, floor)
+        ratios, log = exact_means(
+            np.append(variances, tail), np.append(np.ones(len(variances)), away)
+        )
+        centre, ratios = (_float32(basis, one) for one in (spread.centre, ratios))
+        return cls(centre, basis, variances, tail, ratios, log)
 
     def forms(self, squares: Floats) -> Floats:
         """Return θᵀΣθ (m,) from squared coordinates (k, m) of unit directions along the basis."""
         return np.asarray((self.variances - self.tail) @ squares + self.tail)
 
     def mean_log_density(self, rows: Array) -> Array:
-        """Return the mean (n,) of −½ log θᵀΣθ − ½ (θᵀ(x − μ))² / θᵀΣθ for rows (n, d)."""
-        xp, away = namespace(rows), rows - self.centre
+        """Return the exact mean (n,) of what `Whole` has."""
+        away = rows - self.centre
         along = away @ self.basis.T
-        found = (along * along) @ self.ratios
-        found += float(self.powers[0]) * xp.einsum("nd,nd->n", away, away)
-        if self.rest is not None:
-            turned = away @ self.rest
-            found += float(self.powers[1]) * xp.einsum("nd,nd->n", away, turned)
-            found += float(self.powers[2]) * xp.einsum("nd,nd->n", turned, turned)
+        found = (along * along) @ (self.ratios[:-1] - self.ratios[-1])
+        found += self.ratios[-1] * namespace(rows).einsum("nd,nd->n", away, away)
         return -0.5 * (found + self.log)
 
 
@@ -183,25 +206,22 @@ class Gaussians:
 
     Attributes
     ----------
-    each : tuple of Gaussian
+    each : tuple of Whole, or of Leading
         One for each class.
-    total : Gaussian
+    total : Whole or Leading
         That of all rows.
     share : (C,) float64
         Share of each class in the latter: 0 if a single row has most of the class's variance, for
         that would hide all others.
-    whole : bool
-        Whether they have the covariance of the rows, or that of leading components.
     """
 
-    each: tuple[Gaussian, ...]
-    total: Gaussian
+    each: tuple[Whole | Leading, ...]
+    total: Whole | Leading
     share: Floats
-    whole: bool
 
     @classmethod
     def of(cls, spreads: Sequence[Spread], basis: Array | None) -> Gaussians:
-        """Create them from the spread of each class along a basis."""
+        """Create them from the spread of each class, along a basis if there is one."""
         counts = np.array([one.count for one in spreads])
         plain = np.array([one.longest < 0 for one in spreads])
         share = counts * plain if plain.any() else counts
@@ -209,13 +229,11 @@ class Gaussians:
         total = Spread.joined(spreads, share, basis)
         least = max(_LEAST[1] * total.trace, 1e-30)
 
-        def made(one: Spread) -> Gaussian:
-            return (
-                Gaussian.whole(one, least) if basis is None else Gaussian.along(one, basis, least)
-            )
+        def gaussian(one: Spread) -> Whole | Leading:
+            return Whole.of(one, least) if basis is None else Leading.of(one, basis, least)
 
-        *each, last = on_all_cores(made, [*spreads, total])
-        return cls(tuple(each), last, share, basis is None)
+        *each, last = on_all_cores(gaussian, [*spreads, total])
+        return cls(tuple(each), last, share)
 
     def controls(
         self, mean: Floats, variance: Floats, along: Callable[[Array], Array]
@@ -230,13 +248,12 @@ class Gaussians:
             Projects rows (n, d) on these directions.
         """
         middle = self.share @ mean
-        if self.whole:
-            total = self.share @ (variance + (mean - middle) ** 2)
-            least = [one.tail for one in (*self.each, self.total)]
-            forms = np.append(variance, total[None], axis=0) + np.array(least)[:, None]
+        if isinstance(self.total, Leading):
+            seen = [to_numpy(along(self.total.basis)).T.astype(np.float64) ** 2] * (len(mean) + 1)
         else:
-            squares = to_numpy(along(self.total.basis)).T.astype(np.float64) ** 2
-            forms = np.stack([one.forms(squares) for one in (*self.each, self.total)])
+            seen = [*variance, self.share @ (variance + (mean - middle) ** 2)]
+        every = (*self.each, self.total)
+        forms = np.stack([one.forms(these) for one, these in zip(every, seen, strict=True)])
         control = np.stack([-0.5 / forms, -0.5 * np.log(forms)]).astype(np.float32)[..., None]
         centre = middle.astype(np.float32)[None, :, None]
         return {"control": control[:, :-1], "total": np.concatenate([centre, control[:, -1]])}
@@ -287,13 +304,13 @@ def exact_means(values: Floats, counts: Floats) -> tuple[Floats, float]:
     return ratios, gaussian + float(np.log(size) - digamma(counts.sum() / 2) - np.log(2))
 
 
-def two_like(rest: Float32s, count: int) -> tuple[Floats, Floats]:
+def two_like(rest: Float32s, square: Float32s, count: int) -> tuple[Floats, Floats]:
     """Return two values, and how often each is there, with the first moments of many eigenvalues.
 
-    These are the nodes of a Gauss quadrature: sums of `count` eigenvalues of a matrix (d, d) and of
-    their squares and cubes are the same for the two values.
+    These are the nodes of a Gauss quadrature: sums of `count` eigenvalues of a matrix (d, d), whose
+    square is given, and of their squares and cubes are the same for the two values.
     """
-    sums = np.trace(rest), np.vdot(rest, rest), np.vdot(rest @ rest, rest)
+    sums = np.trace(rest), np.trace(square), np.vdot(square, rest)
     mean, second, third = (float(one) / count for one in sums)
     variance = max(second - mean**2, 1e-9 * second + 1e-30)
     half = (third - 3 * mean * second + 2 * mean**3) / (2 * variance)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_same_order, real_number, to_numpy, whole_number
-from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import Array, Floats, Ints, checked_features, checked_labels, like
 from memowidgets.metrics.fitted import Look, fit, mean_along, picked_rows
 from memowidgets.metrics.projections import independent_directions
@@ -322,7 +321,7 @@ def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:
     theta = like(sample, independent_directions(_TESTED_DIRECTIONS, sample.shape[1], seed))
     projected = to_numpy(theta @ (few - few.mean(0)).T)
     every = [classes, *(rng.permutation(classes) for _ in range(_SHUFFLES))]
-    means = list(on_all_cores(lambda codes: mean_along(projected, codes), every))
+    means = [mean_along(projected, codes) for codes in every]
     return bool(means[0] > max(means[1:]))
 
 

@@ -127,7 +127,7 @@ class Whole:
         ratios, log = exact_means(values, np.append(np.ones(len(axes)), counts))
         powers = quadratic(np.append(variances[-1] / unit, others), ratios[len(axes) - 1 :])
         form = (axes.T * (ratios[: len(axes)] - powers[0])) @ axes
-        form += float(powers[1]) * rest + float(powers[2]) * square
+        form += powers[1] * rest + powers[2] * square
         form[np.diag_indices(len(form))] += powers[0]
         return cls(_float32(spread.near, spread.centre), added, _float32(spread.near, form), log)
 
@@ -322,7 +322,7 @@ def two_like(rest: Float32s, square: Float32s, count: int) -> tuple[Floats, Floa
 
 def quadratic(at: Floats, values: Floats) -> Floats:
     """Return the coefficients of a quadratic through three points, some of which may be one."""
-    scale = at.max() or 1.0
+    scale = max(at.max(), 1.0)  # the largest entry of `rest` is 1
     powers = np.vander(at / scale, 3, increasing=True)
     found: Floats = np.linalg.lstsq(powers, values, rcond=1e-10)[0] / scale ** np.arange(3)
     return found

@@ -428,6 +428,7 @@ export class Inspector {
     if (reply.file !== undefined) download(reply.file, reply.content ?? "", "text/csv");
     if (!reply.done || !reply.request?.endsWith(":decide")) return;
     this.decided(); // only what was decided on: others may have been marked or opened since
+    this.decided = () => {};
     this.showChosen();
   }
 

@@ -173,6 +173,8 @@ def _quoted(name: str) -> str:
 
 
 ANY = "any"
+# The page saves a choice a little later; the echo of the one before would undo it meanwhile.
+_OWN = {"sync": True, "echo_update": False}
 SMALLEST_PAGE, LARGEST_PAGE = 1, 48
 
 
@@ -182,12 +184,12 @@ class Inspection(AtThreshold):
     It needs `_keep` before the widget is made, and `_begin` afterwards.
     """
 
-    page = traitlets.Int(0, min=0).tag(sync=True)
-    page_size = traitlets.Int(24, min=SMALLEST_PAGE, max=LARGEST_PAGE).tag(sync=True)
-    filter = traitlets.Unicode("all").tag(sync=True)
-    sort = traitlets.Unicode("order").tag(sync=True)
-    decision = traitlets.Enum([ANY, *CHOICES], ANY).tag(sync=True)
-    selected = traitlets.Int(None, allow_none=True).tag(sync=True)
+    page = traitlets.Int(0, min=0).tag(**_OWN)
+    page_size = traitlets.Int(24, min=SMALLEST_PAGE, max=LARGEST_PAGE).tag(**_OWN)
+    filter = traitlets.Unicode("all").tag(**_OWN)
+    sort = traitlets.Unicode("order").tag(**_OWN)
+    decision = traitlets.Enum([ANY, *CHOICES], ANY).tag(**_OWN)
+    selected = traitlets.Int(None, allow_none=True).tag(**_OWN)
     _version = traitlets.Int(0).tag(sync=True)
     _decided = traitlets.Int(0).tag(sync=True)
 

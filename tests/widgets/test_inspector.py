@@ -278,3 +278,12 @@ def test_withheld_samples_say_so_once_above_all():
     content = page_of(widget)
     assert content["notice"] == "The samples are not at hand: open the audit with data=…"
     assert {item["text"] for item in content["items"]} == {""}
+
+
+def test_a_choice_of_the_page_is_not_sent_back(monkeypatch):
+    """It would come while the next choice waits to be saved, and undo it."""
+    widget, sent = SampleInspector(["a", "b", "c"]), []
+    monkeypatch.setattr(type(widget), "_send", lambda _, message, **__: sent.append(message))
+    widget.set_state({"selected": 2, "page": 0, "filter": "all", "sort": "order"})
+    assert widget.selected == 2
+    assert [name for message in sent for name in message["state"]] == []

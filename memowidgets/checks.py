@@ -252,7 +252,12 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
     ...
     TypeError: scores must be real numbers, not values of type <U1
     """
-    found = to_numpy(values)
+    try:
+        found = to_numpy(values)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise ValueError(f"{what} must have rows of one length") from error
     kind = found.dtype
     if kind.kind == "O":
         with contextlib.suppress(TypeError, ValueError):

@@ -260,3 +260,8 @@ def test_the_place_of_any_bad_number_is_named(at_once, row, column, value):
         with pytest.raises(ValueError, match=rf"2 of 10 .* row {row}, column {column}$"):
             checks.check_finite(table, "numbers")
         checks.check_finite(np.where(np.isfinite(table), 0, -np.inf), "it", allowed=-np.inf)
+
+
+def test_rows_of_several_lengths_are_named():
+    with pytest.raises(ValueError, match="X must have rows of one length"):
+        PSMI().fit([[1, 2], [3]], [0, 1])

@@ -22,6 +22,7 @@ from memowidgets.audit.run import (
     folder_of,
     set_of_design,
     shadow_sets,
+    stop_rule,
 )
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.identity import is_of_arrays
@@ -34,7 +35,7 @@ from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, progress_or_bar
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import Prediction, StopRule, read_records, write_stop
+from memowidgets.training.checkpoint import Prediction, read_records, write_stop
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
 from memowidgets.training.learner import check_start
@@ -485,7 +486,7 @@ class Audit:
             If the training diverges.
         """
         run = self._run_for("train", "trainer.train(resume_from_checkpoint=True) resumes it")
-        stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
+        stop = stop_rule(stop_at_drop, over_last)
         check_start(run.run, run.manifest)
         with run.alone(), progress_or_bar(progress) as report:
             if stop is not None:
@@ -534,7 +535,7 @@ class Audit:
         from memowidgets.training.trainer_callback import TrainerPasses
 
         run = self._run_for("record a training")
-        stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
+        stop = stop_rule(stop_at_drop, over_last)
         recipe, names = run.recipe(), run.names
         kept = names.some_layers(layers)
         passes = TrainerPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)

@@ -49,6 +49,7 @@ from memowidgets.training.checkpoint import (
     REPEATS,
     RHO,
     Record,
+    StopRule,
     file_of_pass,
     forward_of,
     left_out,
@@ -615,6 +616,15 @@ def add_noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> 
     """Return data with the label noise of a run, drawn as its manifest says."""
     share = Settings.read(manifest["training"]).label_noise
     return add_noise(data, design.pool, share, manifest["seed"])
+
+
+def stop_rule(stop_at_drop: float | None, over_last: int) -> StopRule | None:
+    """Return the rule that interrupts a training, or None."""
+    if stop_at_drop is not None:
+        return StopRule(stop_at_drop, over_last)
+    if over_last != 1:
+        raise ValueError("over_last has no effect without stop_at_drop, such as 0.95")
+    return None
 
 
 def device_of(model: Model | None, device: str) -> str:

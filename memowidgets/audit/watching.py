@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from memowidgets.audit.run import WATCHED, Run
+from memowidgets.audit.run import WATCHED, Run, stop_rule
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.opening import other_pairs, read_pairs
 from memowidgets.checks import check_version, whole_number
@@ -19,7 +19,7 @@ from memowidgets.data.pairs import PairDataset
 from memowidgets.files import digest_of
 from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import StopRule, forward_of, unwrap
+from memowidgets.training.checkpoint import forward_of, unwrap
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
 from memowidgets.training.passes import (
@@ -185,7 +185,7 @@ def watch(
     every = _EVERY if checkpoint_every is None else checkpoint_every
     steps = "steps_per_epoch, the number of optimizer steps in an epoch,"
     plan = CheckpointPlan(whole_number(steps, steps_per_epoch, 1), every)
-    stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
+    stop = stop_rule(stop_at_drop, over_last)
 
     def begin() -> tuple[Run, Recorder, int]:
         _check_given(module, data, class_names, ids)
@@ -197,7 +197,13 @@ def watch(
         batches, inner = Batches(samples, pairs, batch_size), unwrap(module)
         ask = forward or call_module
         run_two = partial(first_logits, inner, batches, ask)
-        samples = _with_classes(samples, run_two().shape[1], named=class_names is not None)
+        try:
+            n_classes = run_two().shape[1]
+        except RuntimeError as error:
+            if "equal size" not in str(error):  # as torch's default_collate says
+                raise
+            raise ValueError("rows differ in size; pass a DataLoader with collate_fn") from error
+        samples = _with_classes(samples, n_classes, named=class_names is not None)
         head = last_layer(inner, run_two) if layers == "auto" else None
         chosen = named_layers(inner, layers if head is None else head + INPUT)
         looker = Looker(batches, samples.labels, ask, chosen, head)

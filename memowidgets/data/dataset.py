@@ -139,6 +139,8 @@ class Dataset(abc.ABC):
             samples.
         """
         array = np.atleast_1d(to_numpy(indices))
+        if array.size and array.dtype.kind not in "biu":
+            raise IndexError(f"take needs positions or a mask, not {array.tolist()[0]!r}")
         chosen = np.arange(len(self))[array if array.size else array.astype(np.int64)]
         fields = (*self._fields, "ids", "labels", "canaries")
         return self._copy_with(**{name: _at(getattr(self, name), chosen) for name in fields})

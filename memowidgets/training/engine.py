@@ -699,8 +699,7 @@ class ShadowSet:
         held = self.checkpoints()
         if checkpoint not in held:
             what = f"the {self._kind.noun}s have gaps at {', '.join(held)}, not"
-            again = f"call {self._kind.call} again for that checkpoint"
-            raise NotThereError(what, again, checkpoint)
+            raise NotThereError(what, f"call {self._kind.call} again for it", checkpoint)
         for sentence in self.lost():
             warn_user(sentence)
         files = [self.file(index) for index in indices]

@@ -652,6 +652,7 @@ def single(module, inputs):
         ({"steps_per_epoch": 0}, ValueError, "a whole number from 1, not 0"),
         ({"checkpoint_every": 0}, ValueError, "a positive number, not 0"),
         ({"stop_at_drop": 95}, ValueError, "a share between 0 and 1"),
+        ({"over_last": 3, "stop_at_drop": None}, ValueError, "over_last .* without stop_at_drop"),
         ({"layers": ["0", "nowhere"]}, ValueError, "no layer 'nowhere'; it has 0, 1, 2"),
         ({"layers": []}, ValueError, "layers is empty"),
         ({"forward": single}, ValueError, r"\(2, 1\) for 2 samples.*for one logit"),
@@ -675,6 +676,12 @@ def test_arguments_that_can_not_be_meant_are_named(changes, error, message, data
     with pytest.raises(error, match=message):
         mw.watch(data=data, path=tmp_path / "run", **given)
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_rows_of_several_sizes_are_asked_for_in_a_loader(tmp_path):
+    rows = [(torch.ones(n), n % 2) for n in range(2, 22)]
+    with pytest.raises(ValueError, match="a DataLoader with collate_fn"):
+        mw.watch(mlp(), rows, tmp_path / "run", STEPS)
 
 
 def test_a_layer_that_does_not_run_or_has_no_batch_is_named(data, tmp_path):

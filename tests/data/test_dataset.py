@@ -105,7 +105,12 @@ def test_a_mask_and_nothing_are_positions_too(data):
 
 @pytest.mark.parametrize(
     ("given", "facts"),
-    [([0.5, 1.0], "integer"), (["a"], "integer"), ([12], "12 .*size 12"), ([True], "12 .* 1")],
+    [
+        ([0.5, 1.0], "not 0.5"),
+        (["a"], "positions.* 'a'"),
+        ([12], "12 .*size 12"),
+        ([True], "12 .* 1"),
+    ],
 )
 def test_what_is_neither_is_refused(given, facts):
     with pytest.raises(IndexError, match=facts):

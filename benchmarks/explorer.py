@@ -146,7 +146,7 @@ def _bytes_on_the_wire(notebook: NotebookPage) -> list[Row]:
     received.clear()
     notebook.run_all(timeout=300)
     page.wait_for_selector(".mw-tau-knob")
-    page.wait_for_function("() => document.querySelector('.mw-band').getAttribute('d')")
+    page.wait_for_function("() => document.querySelector('.mw-curve').getAttribute('d')")
     megabytes = sum(received) / 1e6
     received.clear()
     page.get_by_label("memorised from log-LiRA η").press("ArrowRight")

@@ -90,7 +90,7 @@ export function plain(tag, text, kind = "") {
  * @param {HTMLElement} [image]
  */
 export function card(item, eta, image) {
-  const element = html("li", { class: "mw-card", role: "option", tabindex: -1, "aria-selected": "false" });
+  const element = html("li", { class: item.label === "" ? "mw-card mw-unlabelled" : "mw-card", role: "option", tabindex: -1, "aria-selected": "false" });
   element.dataset.position = String(item.position);
   element.title = `id ${nameText(item.id)}`;
   if (eta !== null && item.logLira !== null) {

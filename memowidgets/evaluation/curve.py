@@ -596,9 +596,9 @@ def _notes_on_groups(rows: Groups, n: int, *, of_models: bool) -> tuple[Note, ..
 
 
 def _placements(scores: Floats, memorized: Mask) -> tuple[Floats, Floats]:
-    """Return each memorised sample's share of others above it, and the others' share below.
+    """Return shares: of others above each memorised sample, and of memorised below each other one.
 
-    A tie counts ½. The mean of either share, from 1 on down for the second, is the AUC.
+    A tie counts ½. The mean of either share over the samples of its kind is the AUC.
     """
     taus, rung = np.unique(scores, return_inverse=True)
     sides = memorized, ~memorized

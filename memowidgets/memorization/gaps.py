@@ -116,7 +116,13 @@ def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
             f"{target.shape}"
         )
     check_finite(target, "target_gaps")
+    _check_width(float(np.abs(target).max(initial=0)), "target_gaps")
     return target
+
+
+def _check_width(widest: float, name: str) -> None:
+    if widest > _WIDEST:
+        raise ValueError(f"{name} reach over {widest:.1g}, which no logits do")
 
 
 def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
@@ -134,9 +140,9 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
         block = gaps[:, columns]
         low, high = (of(block, axis=0).astype(np.float64) for of in (np.min, np.max))
         widest = float((high - low).max())
-        if not widest < _WIDEST:
+        if not np.isfinite(widest):
             check_finite(gaps, name, row="model (row)")
-            raise ValueError(f"{name} of one sample differ by {widest:.1g}; logits do not")
+        _check_width(widest, name)
         safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64
         parts.append((low, high, *_of_sides(block.astype(precision), members[:, columns])))

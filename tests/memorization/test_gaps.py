@@ -29,6 +29,8 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
             r"shadow_gaps .*1 of 12.*model \(row\) 4, column 2",
         ),
         (lambda: rmia(GAPS * np.inf, MEMBERS, TARGET), "NaN or infinite"),
+        (lambda: log_lira(GAPS * 1e200, MEMBERS, TARGET), r"shadow_gaps .* \de\+20"),
+        (lambda: log_lira(GAPS, MEMBERS, TARGET * 1e200), r"target_gaps .* \de\+20"),
         (lambda: log_lira(GAPS, MEMBERS, np.full(9, np.nan)), "9 of 9 .* row 0"),
         (lambda: support(GAPS, MEMBERS[:, :3]), r"\(12, 9\) and \(12, 3\)"),
         (lambda: log_lira(GAPS[0], MEMBERS, TARGET), "n_models, n_samples"),

@@ -45,26 +45,26 @@ def _import_time() -> Row:
 def _quickstart() -> list[Row]:
     """Measure the notebook from Run All to the dashboard, with its workers, without a browser."""
     notebook = nbformat.read(_NOTEBOOK, as_version=4)
-    done, peak = threading.Event(), [0.0]
+    done, peak, times = threading.Event(), [0.0], [time.perf_counter()]
     watcher = threading.Thread(target=_watch_memory, args=(done, peak))
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": folder}})
+        client.on_cell_executed = lambda **_cell: times.append(time.perf_counter())
         watcher.start()
-        start = time.perf_counter()
         client.execute()
-        seconds = time.perf_counter() - start
     done.set()
     watcher.join()
+    seconds = times[-1] - times[0]
     work = "quickstart with 32 shadow models, from Run All to the dashboard"
     return [
-        Row(work, f"{seconds:.0f} s", "45 s", f"{seconds / 45:.2f}×", "≤ 45 s"),
+        Row(work, f"{seconds:.0f} s", "25 s", f"{seconds / 25:.2f}×", "≤ 25 s"),
         Row("its memory, kernel and workers together", f"{peak[0]:.2f} GB", "2 GB", "", "< 2 GB"),
     ]
 
 
 def _watch_memory(done: threading.Event, peak: list[float]) -> None:
     """Watch the peak memory of this process's children in GB, counting shared pages once."""
-    while not done.wait(0.25):
+    while not done.wait(1):
         total = 0
         for child in psutil.Process().children(recursive=True):
             try:

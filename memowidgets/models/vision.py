@@ -27,7 +27,6 @@ class ImageModel(Model):
     """Base class of image classifiers: centred float images in, cross-entropy as the loss."""
 
     version: str | None = "1"
-    channels_last: bool = False
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset without images."""
@@ -45,22 +44,21 @@ class ImageModel(Model):
         stored, free = tensor_of(images_of(data)), free_bytes(device)
         if free is not None and stored.nbytes < free / 4:
             stored = stored.to(device)
-        layout = torch.channels_last if self.channels_last else torch.contiguous_format
 
         def feed(positions: NDArray[Any]) -> Tensor:
             rows = sent(torch.from_numpy(np.asarray(positions)), stored.device)
             batch = sent(stored[rows], device).permute(0, 3, 1, 2)
-            return ((batch.float() / 255 - 0.5) / 0.25).contiguous(memory_format=layout)
+            return ((batch.float() / 255 - 0.5) / 0.25).contiguous(
+                memory_format=torch.channels_last
+            )
 
         return feed
 
     def place_on(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
-        """Return the module on a device, in the memory layout that is fastest for it."""
+        """Return the module on a device, in the memory layout that is fastest for convolutions."""
         import torch
 
-        if self.channels_last:
-            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return module.to(device)
+        return module.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def augmented(self, inputs: Tensor, augment: str) -> Tensor:
         """Mirror images half of the time, shift them by up to an eighth of their side, or both."""
@@ -185,7 +183,6 @@ class WideResNet(ImageModel):
         "augment": "none",
     }
 
-    channels_last: bool = True
     forward_batch: int = 256
 
     def __init__(self, depth: int = 16, width: int = 4, pool: str | int | None = "auto") -> None:

@@ -45,6 +45,7 @@ _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direc
 _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
 _FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
+_PLANE = 2  # features for which even angles replace random directions
 _ROOMIER = 8  # a device's pieces are larger: each takes it thousands of small steps
 _CURVES_FROM = 4096  # rows, from which curves save time
 _MOST_CURVES = 5000  # directions
@@ -67,8 +68,10 @@ class Look:
         These rows in their frame.
     near : (C, d) float32
         Their mean in each class.
+    corrected : bool
+        Whether scores are to have a smaller error than a plain mean.
     gaussians : Gaussians or None
-        Those of the controls; None without controls.
+        Those of the controls; None without controls, which up to two features need none.
     dominant : tuple of int
         Rows that have more than half of the variance of a class of 20 or more. Empty without
         controls.
@@ -78,12 +81,13 @@ class Look:
     codes: Ints
     sample: Array
     near: Array
+    corrected: bool = False
     gaussians: Gaussians | None = None
     dominant: tuple[int, ...] = ()
 
     @classmethod
     @_REPORTED
-    def at(cls, X: Array, codes: Ints, *, for_controls: bool) -> Look:
+    def at(cls, X: Array, codes: Ints, *, corrected: bool) -> Look:
         """Look at up to about 2000 rows, and for controls at all."""
         picked = picked_rows(codes, min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * X.shape[1])))
         raw, few = X[picked], codes[picked]
@@ -93,8 +97,8 @@ class Look:
         frame = Frame.fitting(exact, X)
         sample = frame.rows(raw, 0, len(picked))
         near = namespace(sample).stack([sample[at].mean(0) for at in segments(few).values()])
-        if not for_controls:
-            return cls(frame, few, sample, near)
+        if not corrected or X.shape[1] <= _PLANE:
+            return cls(frame, few, sample, near, corrected)
         counts = np.bincount(codes)
         basis = common_basis(sample, len(counts))
         members = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
@@ -113,7 +117,7 @@ class Look:
             for rows, one in zip(members, spreads, strict=True)
             if one.longest >= 0 and len(rows) >= _FEWEST_TO_DOMINATE
         )
-        return cls(frame, few, sample, near, gaussians, dominant)
+        return cls(frame, few, sample, near, corrected, gaussians, dominant)
 
 
 @dataclass(frozen=True)
@@ -161,15 +165,13 @@ class Fitted:
         return Moments.along(P, places, tables, None, 1).plain()
 
 
-def fit(
-    X: Array, codes: Ints, look: Look, n_directions: int, seed: int, *, even: bool = False
-) -> Fitted:
+def fit(X: Array, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitted:
     """Fit PSMI along random or even directions to samples whose class indices are `codes`."""
     d, near, share = X.shape[1], look.near, None
     directions: Independent | Rotated
     if look.gaussians is not None and d >= ROTATED_FROM:
         directions = Rotated.drawn(d, n_directions, seed, near)
-    elif even:
+    elif look.corrected and d == _PLANE:
         away = to_numpy(look.sample - near[like(near, look.codes)]).astype(float)
         theta, share = plane_directions(away, n_directions, seed)
         directions = Independent(like(near, theta))

@@ -13,7 +13,6 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import is_tensor
 from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace, stays
 
@@ -45,45 +44,25 @@ class Independent:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A rotation of r · c values, as a table that is rotated on both sides.
-
-    Attributes
-    ----------
-    left : (r, r) float32
-        An orthogonal matrix.
-    right : (c, c) float32
-        An orthogonal matrix.
-    """
-
-    left: Array
-    right: Array
-
-    @classmethod
-    def drawn(cls, rng: np.random.Generator, r: int, c: int, beside: Array) -> Turn:
-        """Draw a turn, on the device of an array."""
-        sides = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (r, c))
-        return cls(*(like(beside, side.astype(np.float32)) for side in sides))
-
-    def of(self, rows: Array, wanted: int) -> Array:
-        """Return at least the first `wanted` values of the rotated rows (n, d)."""
-        n, r, c = len(rows), len(self.left), len(self.right)
-        table = self.left[: -(-wanted // c)] @ rows[:, : r * c].reshape(n, r, c)
-        return (table.reshape(-1, c) @ self.right).reshape(n, -1)
-
-
-@dataclass(frozen=True)
 class Rotated:
     """Directions that are axes of random rotations, each made of small ones.
 
-    Those of one rotation are orthogonal, and each is uniform up to moments that no score shows:
-    a turn, a shuffle of the values, and another turn. This takes about 8 n d √d operations for n
-    rows, whatever the number of directions. Where d has no divisor near √d, a few values have no
-    part in the first turn, and are shuffled in.
+    Those of one rotation are orthogonal, and each is uniform up to moments that no score shows. The
+    values of a row are a table of r · c, whose columns and rows are mixed by a small rotation each;
+    then they are shuffled and mixed once more. This takes about 8 n d √d operations for n rows,
+    whatever the number of directions. Where d has no divisor near √d, a few values are outside of
+    the table, and are shuffled in.
+
+    Attributes
+    ----------
+    m : int
+        Number of directions.
+    rotations : tuple
+        Of each the matrices (c, c), (r, r) before, and (r, r), (c, c) after the order (d,).
     """
 
     m: int
-    rotations: tuple[tuple[Turn, Array, Turn], ...]
+    rotations: tuple[tuple[Array, ...], ...]
 
     @classmethod
     def drawn(cls, d: int, m: int, seed: int, beside: Array) -> Rotated:
@@ -92,10 +71,11 @@ class Rotated:
         r = max((r for r in range(root // 2 + 1, root + 1) if d % r == 0), default=root)
         c = d // r
 
-        def rotation(i: int) -> tuple[Turn, Array, Turn]:
+        def rotation(i: int) -> tuple[Array, ...]:
             rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM, d, i)))
-            first, second = (Turn.drawn(rng, r, c, beside) for _ in range(2))
-            return first, like(beside, rng.permutation(d)), second
+            sides = [np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (c, r, r, c)]
+            order = rng.permutation(d)
+            return (*(like(beside, side.astype(np.float32)) for side in sides), like(beside, order))
 
         return cls(m, tuple(map(rotation, range(-(-m // (r * c))))))
 
@@ -105,25 +85,26 @@ class Rotated:
         found = like(rows, np.empty((self.m, n), dtype=np.float32))
         at_once = n if stays(rows) else max(_TURNED_BYTES // (4 * d), 16)
         for top in range(0, n, at_once):
-            few, start = rows[top : top + at_once], 0
-            for first, order, second in self.rotations:
-                turned = first.of(few, d)
-                turned = _columns(_beside(turned, few), order)
-                turned = second.of(turned, self.m - start)
-                size = min(self.m - start, turned.shape[1])
-                found[start : start + size, top : top + at_once] = turned[:, :size].T
-                start += size
+            columns = rows[top : top + at_once].T
+            here, start = slice(top, top + columns.shape[1]), 0
+            for rotation in self.rotations:
+                turned = _turned(columns, self.m - start, *rotation)
+                found[start : start + len(turned), here] = turned
+                start += len(turned)
         return found
 
 
-def _beside(turned: Array, rows: Array) -> Array:
-    """Return the turned values (n, r · c) with those of the rows (n, d) that had no part."""
-    rest = rows[:, turned.shape[1] :]
-    return namespace(rows).concatenate([turned, rest], 1) if rest.shape[1] else turned
-
-
-def _columns(rows: Array, order: Array) -> Array:
-    return rows[:, order] if is_tensor(rows) else np.take(rows, order, axis=1)
+def _turned(
+    columns: Array, most: int, c1: Array, r1: Array, r2: Array, c2: Array, order: Array
+) -> Array:
+    """Return at most so many values (m, n) of rotated columns (d, n)."""
+    r, c, n = len(r1), len(c1), columns.shape[1]
+    mixed = (r1 @ (c1 @ columns[: r * c].reshape(r, c, n)).reshape(r, c * n)).reshape(r * c, n)
+    if r * c < len(columns):
+        mixed = namespace(mixed).concatenate([mixed, columns[r * c :]])
+    few = r2[: -(-most // c)]
+    table = few @ mixed[order][: r * c].reshape(r, c * n)
+    return (c2 @ table.reshape(len(few), c, n)).reshape(-1, n)[:most]
 
 
 def blocks(m: int) -> list[slice]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_same_order, real_number, to_numpy, whole_number
 from memowidgets.metrics.arrays import Array, Floats, Ints, checked_features, checked_labels, like
-from memowidgets.metrics.fitted import Look, fit, mean_along, picked_rows
+from memowidgets.metrics.fitted import Fitted, Look, fit, mean_along, picked_rows
 from memowidgets.metrics.projections import independent_directions
 from memowidgets.vocabulary import Note
 
@@ -24,7 +24,6 @@ FEWEST_TO_REGRESS = 64  # least number of directions for control variates
 _JUDGED_ROWS = 512  # from which the standard error of all is estimated
 _TESTED_ROWS, _TESTED_DIRECTIONS = 1000, 32  # in the test against shuffled labels
 _SHUFFLES = 19
-_PLANE = 2  # features for which even angles replace random directions
 SMALL_CLASSES, IMPRECISE = "small classes", "imprecise"  # keys of notes
 KNOWS_NO_LABELS = Note(
     "knows no labels",
@@ -147,12 +146,14 @@ class PSMI:
         self.classes_, codes = np.unique(labels, return_inverse=True)
         counts = np.bincount(codes)
         self._check_counts(counts)
+        m = PAPER_DIRECTIONS if self.n_directions == "auto" else int(self.n_directions)
+        corrected = self.method != "plain" and m >= FEWEST_TO_REGRESS
+        look = Look.at(features, codes, corrected=corrected)
         if self.n_directions == "auto" and self.method != "plain":
-            self._fit_to_tolerance(features, codes)
+            self._fitted = self._fit_to_tolerance(features, codes, look)
         else:
-            m = PAPER_DIRECTIONS if self.n_directions == "auto" else int(self.n_directions)
-            self._fit_directions(features, codes, self._look(features, codes, m), m)
-        look = self._fitted.look
+            self._fitted = fit(features, codes, look, m, self.random_state)
+        self.n_directions_ = self._fitted.directions.m
         if not bool(self._fitted.tables.curvature.any()):
             said = "all rows of X are equal, so each score is 0 and says nothing"
             self.warnings_ += (Note("equal rows", said),)
@@ -210,7 +211,7 @@ class PSMI:
             raise ValueError("this PSMI is not fitted yet; call fit first")
         check_same_order(X=X, y=y)
         features = checked_features(X)
-        width = self._width
+        width = self._fitted.look.sample.shape[1]
         if features.shape[1] != width:
             raise ValueError(f"X has {features.shape[1]} features, but the fitted one had {width}")
         if return_std and self.n_directions_ == 1 and width > 1:
@@ -243,27 +244,15 @@ class PSMI:
             )
         return places
 
-    def _look(self, X: Array, codes: Ints, m: int) -> Look:
-        corrects = self.method == "control-variates" and X.shape[1] > _PLANE
-        return Look.at(X, codes, for_controls=corrects and m >= FEWEST_TO_REGRESS)
-
-    def _fit_directions(self, X: Array, codes: Ints, look: Look, m: int) -> None:
-        in_plane = self.method == "control-variates" and X.shape[1] == _PLANE
-        even = in_plane and m >= FEWEST_TO_REGRESS
-        self._fitted = fit(X, codes, look, m, self.random_state, even=even)
-        self._width = X.shape[1]
-        self.n_directions_ = m
-
-    def _fit_to_tolerance(self, X: Array, codes: Ints) -> None:
+    def _fit_to_tolerance(self, X: Array, codes: Ints, look: Look) -> Fitted:
         """Add directions until the standard error is at most `tol` of the scores' spread."""
         tol = TOLERANCE if self.tol is None else self.tol
         m = FIRST_DIRECTIONS
-        look = self._look(X, codes, m)
         rows = np.sort(picked_rows(codes, max(_JUDGED_ROWS, 16 * len(self.classes_))))
         few = X[rows]
         while True:
-            self._fit_directions(X, codes, look, m)
-            scores, errors = self._fitted.score(few, codes[rows])
+            fitted = fit(X, codes, look, m, self.random_state)
+            scores, errors = fitted.score(few, codes[rows])
             error = float(np.sqrt(np.mean(errors**2)))
             allowed = tol * _spread(scores, codes[rows])
             if error <= allowed or m >= MOST_DIRECTIONS:
@@ -276,6 +265,7 @@ class PSMI:
             note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
             note += f"the scores' spread ({allowed:.2g} nats)"
             self.warnings_ += (Note(IMPRECISE, note, directions=m, error=error, allowed=allowed),)
+        return fitted
 
 
 def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:

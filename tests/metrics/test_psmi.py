@@ -40,7 +40,7 @@ def test_means_of_controls_are_exact(n_classes, most, monkeypatch):
     monkeypatch.setattr("memowidgets.metrics.controls._WHOLE", most)
     X, y = reference.made(400, 40, n_classes, decay=0.5)
     y, m = np.sort(np.unique(y, return_inverse=True)[1]), 8192
-    found = fitted.fit(X, y, fitted.Look.at(X, y, for_controls=True), m, 5)
+    found = fitted.fit(X, y, fitted.Look.at(X, y, corrected=True), m, 5)
     assert isinstance(found.look.gaussians.total, Whole) == (most > 0)
     places, P = projections.segments(y), found.directions.along(X)
     means = found.look.gaussians.means(X, places)
@@ -109,8 +109,8 @@ def test_the_default_follows_the_data():
 
 
 def test_the_default_stops_at_2048(monkeypatch):
-    rng, asked, fit = np.random.default_rng(0), [], PSMI._fit_directions
-    monkeypatch.setattr(PSMI, "_fit_directions", lambda *a: (asked.append(a[-1]), fit(*a)))
+    rng, asked, fit = np.random.default_rng(0), [], fitted.fit
+    monkeypatch.setattr("memowidgets.metrics.psmi.fit", lambda *a: asked.append(a[3]) or fit(*a))
     X, y = rng.normal(size=(1000, 64)), np.arange(1000) % 4
     psmi = PSMI(tol=1e-3).fit(X, y)
     assert asked == [256, 2048]  # at once, where it is far from its tolerance

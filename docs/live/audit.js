@@ -42,7 +42,7 @@ const SORTS = [
 ];
 /** What changes the view that the address names. */
 const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "more", "filter", "sort", "decision", "page", "selected"];
-const PAIRED = "The kernel of a dashboard says whether these AUCs differ.";
+const PAIRED = "In a notebook, the dashboard also says whether these AUCs differ.";
 const NOTICE =
   "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
 

@@ -220,8 +220,8 @@ class Curves:
             out[:, beyond] = 0
         nearest = xp.floor(out + 0.5)
         out -= nearest
+        nearest += like(P, points * np.arange(len(P), dtype=np.float32)[:, None])
         at = xp.asarray(nearest, dtype=xp.int64)
-        at += like(P, points * np.arange(len(P))[:, None])
         constant, slope, square = (xp.take(table[block], at) for table in self.powers)
         square *= out
         square += slope

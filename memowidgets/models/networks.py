@@ -32,8 +32,8 @@ def conv_net(channels: int, width: int, n_classes: int) -> nn.Module:
     def convolution(inputs: int, outputs: int) -> nn.Module:
         return nn.Sequential(
             nn.Conv2d(inputs, outputs, kernel_size=3, padding=1),
-            nn.ReLU(),
             nn.MaxPool2d(2, ceil_mode=True),
+            nn.ReLU(),  # of a quarter of the values, and the same as before pooling
         )
 
     w = width

@@ -601,13 +601,6 @@ def test_two_raw_columns(columns):
         np.testing.assert_allclose(score(X, y, seed=seed), expected, atol=0.01)
 
 
-def test_bfloat16_tensors():
-    torch = pytest.importorskip("torch")
-    X, y = reference.made(400, 16, 3)
-    rough = torch.tensor(X).bfloat16()
-    np.testing.assert_allclose(score(rough, y), score(rough.float().numpy(), y), atol=1e-6)
-
-
 def test_theorem_1_as_an_inequality():
     rng = np.random.default_rng(0)
     n, outlier = 6000, 0.05

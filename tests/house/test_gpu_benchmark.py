@@ -18,9 +18,12 @@ def test_every_part_runs_on_a_cpu_but_what_has_no_memory(monkeypatch):
     def fail(*_):
         raise RuntimeError("CUDA out of memory")
 
+    for part in ("_results", "_psmi", "_llama"):
+        monkeypatch.setattr(on_gpu, part, lambda *_: rows[:1])
     monkeypatch.setattr(on_gpu, "_images", fail)
-    (row,) = [row for row in on_gpu.rows(asked) if row.ours == "left out"]
-    assert row.other == "CUDA out of memory"
+    _, lost, *others = on_gpu.rows(asked)
+    assert (lost.ours, lost.other) == ("left out", "CUDA out of memory")
+    assert others == 3 * rows[:1]  # the parts after it are measured
 
 
 def test_what_it_needs_is_named():

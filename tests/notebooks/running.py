@@ -17,10 +17,11 @@ NOTEBOOKS = ROOT / "notebooks"
 # Every cell runs, and none of them needs more shadow models or samples.
 MOST = {
     r"run_shadows\((\d+)\)": 4,
+    r"run_shadows\((\d+), ": 18,
     r"make_mcqs\(n=(\d+), atypical=0\.05": 180,
 }
 FEWER = {
-    "load_digits(canaries=0.05": "load_digits().take(range(500)).with_canaries(25",
+    "load_digits(canaries=0.05": "load_digits().take(range(250)).with_canaries(12",
 }
 FEW_OF_A_CLASS = "samples, so their scores are inaccurate"
 # A worker process imports torch and the model again; the quickstart's test has such processes.
@@ -31,7 +32,7 @@ def check_notebook(name: str, folder: Path) -> None:
     """Run a notebook from top to bottom in an empty folder, with few shadow models and samples."""
     copy = folder / f"{name}.ipynb"
     text = fewer((NOTEBOOKS / f"{name}.ipynb").read_text("utf-8"))
-    copy.write_text(re.sub(r"run_shadows\(\d+(?=\))", IN_A_THREAD, text), "utf-8")
+    copy.write_text(re.sub(r"run_shadows\(\d+", IN_A_THREAD, text), "utf-8")
     check_quiet(execute(copy))
 
 

@@ -33,7 +33,7 @@ def clone(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_readmes_lines_run_in_a_fresh_clone(clone, monkeypatch):
-    """The first notebook, which goes on from them, is run by tests/browser/test_quickstart.py."""
+    """The first notebook, which goes on from them, is run by tests/notebooks/test_notebooks.py."""
     assert (clone / "notebooks" / "01_quickstart.ipynb").exists()
     monkeypatch.setenv("PYTHONPATH", str(clone))
     (code,) = blocks(ROOT / "README.md", "python")

@@ -1,14 +1,11 @@
-"""Dashboards of made-up sources, the front end in Node; widgets are closed after their test."""
+"""Dashboards of made-up sources; widgets are closed after their test."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 from ipywidgets.widgets.widget import _instances
 
 from memowidgets.widgets import Dashboard
-from tests.javascript import asking
 from tests.widgets.fake_source import FakeSource
 
 
@@ -18,13 +15,6 @@ def _closed():
     for widget in list(_instances.values()):
         if type(widget).__module__.startswith("memowidgets"):
             widget.close()
-
-
-@pytest.fixture(scope="session")
-def ask(node):
-    """Asks the front end."""
-    with asking(node, Path(__file__).parent / "js" / "driver.mjs") as ask:
-        yield ask
 
 
 @pytest.fixture

@@ -1,11 +1,17 @@
-"""The page on training loops: its loops, in a script that each could be from.
+"""The code that pages give readers for their own data, models and loops, as they would run it.
 
 tests/adoption has Lightning and the Trainer.
 """
 
 from __future__ import annotations
 
+import json
+import runpy
+from pathlib import Path
+
+import nbformat
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -14,8 +20,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import memowidgets as mw
 from memowidgets.data import TextDataset
+from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from tests.house.test_docs import ROOT, blocks
+from tests.models.small import llama_folder
 
+(ARRAYS,) = blocks(ROOT / "docs/own_arrays.md", "python")
 LOOP, WITH_FORWARD, *_OTHERS = blocks(ROOT / "docs/your_training_loop.md", "python")
 N = 60
 
@@ -64,8 +73,6 @@ def test_the_loop_stops_and_shows_what_is_flagged():
 
 @pytest.mark.slow
 def test_the_loop_with_a_forward_watches_texts():
-    from memowidgets.models.tokens import tokenizer_of_words
-
     data = texts()
     words = tokenizer_of_words(data.texts)
     module = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16).build(data)
@@ -76,3 +83,37 @@ def test_the_loop_with_a_forward_watches_texts():
     names = run(WITH_FORWARD, mw=mw, texts=data, loader=range(6), module=module,
                 tokenizer=tokenizer)  # fmt: skip
     assert names["watch"].audit.layers[-1] == "score.input"
+
+
+def test_arrays_of_scikit_learn_find_the_wrong_labels():
+    """Texts on six wards, some with a wrong one."""
+    n, wrong = 240, 12
+    patients = mw.data.make_mcqs(n=n, atypical=wrong / n, seed=0)
+    told = [patient.choices[patient.label] for patient in patients]
+    texts = [patient.question for patient in patients]
+    data = mw.data.TextDataset.from_texts(texts, told, ids=patients.ids)
+    names, atypical = run(ARRAYS, mw=mw, data=data), patients.ids[patients.canaries]
+    assert 0.95 <= names["drop"] < 0.999
+    assert names["audit"].score("psmi").nsmallest(wrong).index.isin(atypical).mean() > 0.7
+    assert pd.read_csv("flagged.csv", index_col="id").index.isin(atypical).sum() > 0.7 * wrong
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # a model this small learns nothing: it is told
+def test_the_ten_lines_of_the_notebook_on_language_models_run(tmp_path, monkeypatch):
+    """With questions.jsonl, and a tiny model where the hub's would be."""
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    rows = [
+        {"question": f"Is {a} more than {b}?", "choices": ["yes", "no"], "answer": int(a <= b)}
+        for a, b in rng.integers(0, 9, (40, 2))
+    ]
+    Path("questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    tokenizer = word_tokenizer(mw.data.MCQDataset.from_jsonl("questions.jsonl"))
+    llama_folder(Path("HuggingFaceTB/SmolLM2-135M"), tokenizer, layers=9)
+    book = nbformat.read(ROOT / "notebooks" / "02_language_model.ipynb", 4)
+    lines = "\n".join(cell.source for cell in book.cells).split("```python\n")[1].split("```")[0]
+    assert len(lines.strip().splitlines()) <= 10
+    Path("lines.py").write_text(lines)
+    names = runpy.run_path("lines.py")
+    assert len(names["audit"].checkpoints) > 2
+    assert Path("flagged.csv").read_text().startswith("id,score")

@@ -550,6 +550,7 @@ def pixels_of(element: Locator) -> NDArray[np.uint8]:
 
 def drag(element: Locator, start: tuple[float, float], end: tuple[float, float]) -> None:
     """Drag with the mouse between two places of an element, given in shares of its sides."""
+    element.scroll_into_view_if_needed()
     box, mouse = element.bounding_box(), element.page.mouse
     places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
     mouse.move(*places[0])

@@ -112,13 +112,11 @@ def of_a_hub(run, tmp_path):
     return changed(run, tmp_path / "run", model_source=model, data=data | {"source": source})
 
 
-def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys, monkeypatch):
-    asked = []
-    for name in ("socket.socket.connect", "socket.getaddrinfo"):
-        monkeypatch.setattr(name, lambda *given, **_: asked.append(given))
+def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys):
+    """No test may ask another machine: tests/conftest.py."""
     options = ["--tau", "-0.05", "--metric", "psmi"]
     status, out, err = said(capsys, "report", of_a_hub, tmp_path / "a.html", *options)
-    assert (status, asked) == (0, [])
+    assert status == 0
     assert all(line.startswith("note: ") for line in err.splitlines())
     assert out.split() == [str(tmp_path / name) for name in ("a.html", "a.json")]
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))

@@ -6,17 +6,10 @@ import pytest
 
 from tests.browser.harness import settled
 from tests.browser.test_everywhere import DASHBOARD
-from tests.front_end.tools import axe
+from tests.front_end.tools import serious
 
 pytestmark = pytest.mark.slow
 
-AUDIT = """async () => {
-    const found = await window.axe.run('.mw-dashboard', {resultTypes: ['violations']});
-    return found.violations
-        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-        .flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) =>
-            `${id}: ${html.slice(0, 160)}: ${failureSummary.slice(0, 300)}`));
-}"""
 COLOURS = "() => [...document.querySelectorAll('.mw *')].map((e) => getComputedStyle(e).color)"
 
 
@@ -27,7 +20,7 @@ def judged(notebook):
         notebook.theme(theme)
         notebook.page.mouse.move(0, 0)
         settled(notebook.page, COLOURS)  # they fade from one to the other
-        found += [f"{theme}: {problem}" for problem in notebook.page.evaluate(AUDIT)]
+        found += [f"{theme}: {problem}" for problem in serious(notebook.page, ".mw-dashboard")]
     return found
 
 
@@ -36,7 +29,6 @@ def test_axe_finds_nothing_serious(notebook_page):
     notebook = notebook_page([DASHBOARD])
     page = notebook.page
     page.locator(".mw-card").first.wait_for()
-    page.evaluate(axe())
     problems = judged(notebook)
     page.locator(".mw-tau-text").click()
     page.get_by_role("button", name="about these numbers").click()

@@ -129,7 +129,8 @@ def test_the_quickstart_in_a_real_jupyterlab(notebook_page, quickstart):
 
     agree(notebook)
     at_zero = counts(page)
-    assert at_zero["flagged"] == notebook.python("len(audit.flagged(tau=0.0))")
+    judged = "int(audit.log_lira().index.isin(audit.flagged(tau=0.0).index).sum())"
+    assert at_zero["flagged"] == notebook.python(judged)  # so few models do not judge all
     drag_tau(page, 0.05)
     assert counts(page)["flagged"] > at_zero["flagged"]
     agree(notebook)

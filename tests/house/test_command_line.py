@@ -18,9 +18,9 @@ import memowidgets as mw
 from memowidgets.__main__ import main
 from memowidgets.audit.runs import opening
 from memowidgets.commands.demo import RECORDING as DEMO
-from memowidgets.files import fingerprints
 from memowidgets.store import FORMAT, PackedRun, RunDirectory
 from memowidgets.training.checkpoint import StopRule
+from tests.hostile.forged import change_manifest, held
 from tests.programs import printed
 
 RECORDING = opening.RECORDINGS / "mmlu-field-smollm2"
@@ -59,15 +59,8 @@ def _reports_without_figures(monkeypatch):
 def changed(run, place, **changes):
     """A run that differs in its manifest alone, as if it had been made so."""
     shutil.copytree(run, place, dirs_exist_ok=True)
-    rewrite(place, **changes)
+    change_manifest(place, lambda manifest: manifest.update(changes))
     return place
-
-
-def rewrite(place, **changes):
-    """Change a run's manifest, and its digest with it."""
-    manifest = json.loads((place / "manifest.json").read_text("utf-8"))
-    whole = {k: v for k, v in (manifest | changes).items() if k != "check"}
-    (place / "manifest.json").write_text(json.dumps(whole | {"check": fingerprints(whole)[1]}))
 
 
 def said(capsys, *arguments):
@@ -157,10 +150,13 @@ def a_file(place):
 
 
 def leading_out(place):
-    directory = RunDirectory(place)
-    directory.hold(directory.read_manifest())
+    directory = held(place)
     name = "checkpoints/epoch-1/record.json"
     directory.write_note(name, directory.read_note(name) | {"name": "../../evil"})
+
+
+def of_ansi(place):
+    change_manifest(place, lambda manifest: manifest.update(model=ANSI))
 
 
 BROKEN = {  # what is done to a run, and what the one line about it says
@@ -168,7 +164,7 @@ BROKEN = {  # what is done to a run, and what the one line about it says
     "a file": (a_file, ["is not a folder"]),
     "a huge manifest": (huge, ["has 2147483648 bytes"]),
     "a checkpoint outside": (leading_out, ["is broken: it names '../../evil'"]),
-    "a model that is text": (lambda place: rewrite(place, model=ANSI), []),
+    "a model that is text": (of_ansi, []),
 }  # tests/hostile/test_broken.py has all other ways to break a manifest
 
 
@@ -189,10 +185,10 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     model = json.loads((run / "manifest.json").read_text("utf-8"))["model"]
     changed(run, tmp_path / "a" / "b" / "whole")
     changed(run, tmp_path / "evil\x1b[31m", model={**model, "class": ANSI * 99})
-    changed(run, tmp_path / "newer", format=FORMAT + 1)
-    directory = RunDirectory(changed(run, tmp_path / "early"))
-    directory.hold(directory.read_manifest())
-    directory.write_note("rho.json", asdict(StopRule(0.99999)))
+    newer = changed(run, tmp_path / "newer")
+    (newer / "manifest.json").write_text(json.dumps({"format": FORMAT + 1}))
+    early = held(changed(run, tmp_path / "early"))
+    early.write_note("rho.json", asdict(StopRule(0.99999)))
     (tmp_path / "around").symlink_to(tmp_path, target_is_directory=True)
     status, out, err = said(capsys, "audits", tmp_path)
     assert (status, err) == (0, "")

@@ -6,6 +6,7 @@ tests/adoption has Lightning and the Trainer.
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from memowidgets.data import TextDataset
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from tests.house.test_docs import ROOT, blocks
 from tests.models.small import llama_folder
+from tests.programs import printed
 
 (ARRAYS,) = blocks(ROOT / "docs/own_arrays.md", "python")
 LOOP, WITH_FORWARD, *_OTHERS = blocks(ROOT / "docs/your_training_loop.md", "python")
@@ -117,3 +119,23 @@ def test_the_ten_lines_of_the_notebook_on_language_models_run(tmp_path, monkeypa
     names = runpy.run_path("lines.py")
     assert len(names["audit"].checkpoints) > 2
     assert Path("flagged.csv").read_text().startswith("id,score")
+
+
+def test_what_the_readme_links_to_and_shows_is_there():
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / "README.md").read_text("utf-8")):
+        assert (ROOT / target).exists(), target
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_readmes_lines_run_in_a_fresh_clone(clone, monkeypatch):
+    """The first notebook, which goes on from them, is run by tests/notebooks/test_notebooks.py."""
+    assert (clone / "notebooks" / "01_quickstart.ipynb").exists()
+    monkeypatch.setenv("PYTHONPATH", str(clone))
+    (code,) = blocks(ROOT / "README.md", "python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    code = code.replace("run_shadows(32)", "run_shadows(4, processes=1)")  # not 32
+    assert "run_shadows(4" in code
+    said = "\nimport memowidgets; print(memowidgets.__file__)"
+    lines = printed(code + said, options=("-W", "error"), cwd=clone).splitlines()
+    assert lines[-1] == str(clone / "memowidgets" / "__init__.py")

@@ -161,7 +161,6 @@ def decide_at_a_laptops_size(notebook):
     page.locator(".mw-range").get_by_text("of 600").wait_for()
     page.locator(".mw-card").first.click()
     decide_on_ten(page)
-    notebook.screenshots("in-view-lab", widths=[960])
     for _ in range(10):
         page.keyboard.press("z")
     decided(page, 0)
@@ -290,7 +289,6 @@ def restart_the_kernel(notebook):
 def test_jupyterlab(notebook_page):
     notebook = notebook_page([PRIVATE], script=OFFLINE)
     drag_filter_decide_undo(notebook)
-    notebook.screenshots("everywhere-lab", of=".mw-dashboard", widths=[1400])
     decide_at_a_laptops_size(notebook)
     compute_and_cancel(notebook)
     lose_the_connection(notebook)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.__main__ import main
 from memowidgets.audit.runs import opening
+from memowidgets.commands import doctor
 from memowidgets.commands.demo import RECORDING as DEMO
 from memowidgets.store import FORMAT, PackedRun, RunDirectory
 from memowidgets.training.checkpoint import StopRule
@@ -263,3 +265,41 @@ def test_a_reader_that_has_enough_gets_no_traceback(run):
             stdout=closed, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (2, "")
+
+
+# ------------------------------------------------------------ doctor
+
+
+def test_here_everything_is_well_and_said_in_one_line_each(capsys):
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert all(line.startswith(("ok  ", "note  ", "WRONG  ")) for line in lines)
+    assert said.err == ""
+    for word in ("Python 3.", "numpy", "torch", "device", "ipykernel", "jupyterlab", "anywidget"):
+        assert word in said.out
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "how", "facts"),
+    [
+        ("numpy", None, "WRONG", ["'numpy>=2.1'"]),
+        ("anywidget", "0.1.0", "WRONG", ["0.1.0", "'anywidget>=0.11'"]),
+        ("torch", "99.0+cpu", "ok", ["99.0+cpu"]),
+        ("torch", None, "note", ["memowidgets[train]"]),
+        ("peft", None, "note", ["language models", "memowidgets[llm]"]),
+        ("ipykernel", None, "note", ["is not installed"]),
+    ],
+)
+def test_a_package_that_is_missing_or_old(monkeypatch, name, version, how, facts):
+    real = metadata.version
+
+    def replaced(asked):
+        if asked == name and version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version if asked == name else real(asked)
+
+    monkeypatch.setattr(metadata, "version", replaced)
+    (line,) = [one for one in map(str, doctor.examine()) if f" {name} " in one]
+    assert line.split()[0] == how
+    assert [fact for fact in facts if fact not in line] == []

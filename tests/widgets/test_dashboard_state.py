@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import weakref
 
 import pytest
 
 from memowidgets.widgets import Choice
 from memowidgets.widgets.dashboard import PARTS
+from memowidgets.widgets.widget import watch
 from tests.widgets.fake_source import FakeSource
 from tests.widgets.page import say_all, told
 
@@ -189,3 +192,24 @@ def test_scores_without_a_layer_say_so(opened):
     dashboard.metric = "loss"
     dashboard.checkpoint = "epoch-3"
     assert "Below is still Loss, epoch 2" in told(dashboard, "message")["text"]
+
+
+def test_a_watch_ends_with_its_owner():
+    class Owner:
+        seen = 0
+
+    def look(owner):
+        owner.seen += 1
+
+    owner = Owner()
+    watch(owner, look, 0.001)
+    deadline = time.monotonic() + 60
+    while owner.seen < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert owner.seen >= 3
+    reference = weakref.ref(owner)
+    del owner
+    while reference() is not None and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.001)
+    assert reference() is None

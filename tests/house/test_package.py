@@ -127,6 +127,14 @@ def test_without_the_extras(code, tmp_path):
     printed(WITHOUT + code, gone, options=("-W", "error::RuntimeWarning"), cwd=tmp_path)
 
 
+@pytest.mark.slow
+def test_its_types_are_right():
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def built(source, folder, target):
     """The file that a build of a source tree makes, and the names in it."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]

@@ -215,12 +215,10 @@ def widget_page(
     monkeypatch.setattr("ipywidgets.comm.create_comm", bare_server.create_comm)
     opened: list[BarePage] = []
 
-    def opening(
-        cells: Sequence[str], *, width: int = WIDTHS[0], height: int = 900, scale: float = 1
-    ) -> BarePage:
+    def opening(cells: Sequence[str], *, width: int = WIDTHS[0], height: int = 900) -> BarePage:
         bare_server.forget()
         bare_server.done.clear()
-        page = window(chromium, width, height, scale)
+        page = window(chromium, width, height)
         bare = BarePage(page, None, None, server=bare_server)  # type: ignore[arg-type]
         bare.watch()
         opened.append(bare)

@@ -336,12 +336,7 @@ class WatchedPage:
         self._settle()
 
     def screenshots(
-        self,
-        name: str,
-        of: str | Locator | None = None,
-        *,
-        widths: Sequence[int] = WIDTHS,
-        themes: Sequence[str] = tuple(THEMES),
+        self, name: str, of: str | Locator | None = None, *, widths: Sequence[int] = WIDTHS
     ) -> None:
         """Take pictures, such as ``NAME-1400-light.png``, if they were asked for.
 
@@ -350,7 +345,7 @@ class WatchedPage:
         if not (folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS")):
             return
         before = self.page.viewport_size
-        for theme in themes:
+        for theme in THEMES:
             self.theme(theme)
             for width in widths:
                 self.resize(width)
@@ -410,7 +405,7 @@ class NotebookPage(WatchedPage):
         """The kernel's id."""
         return str(self.page.evaluate(f"() => {SESSION}.kernel.id"))
 
-    def open(self, theme: str = "light") -> None:
+    def open(self) -> None:
         """Load the page with this notebook alone and wait until its kernel answers."""
         place = "lab/tree" if self.app == "lab" else "notebooks"
         reset = "reset&" if self.app == "lab" else ""
@@ -419,7 +414,7 @@ class NotebookPage(WatchedPage):
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
         self.page.evaluate("async () => { await window.jupyterapp.restored; }")
         self.page.evaluate("() => window.jupyterapp.shell.collapseLeft?.()")
-        self.theme(theme)
+        self.theme("light")
         self.wait_until_idle()
 
     def run_all(self, timeout: float = 120) -> None:
@@ -511,7 +506,6 @@ def open_notebook(
     width: int = WIDTHS[0],
     height: int = 900,
     scale: float = 1,
-    theme: str = "light",
     app: str = "lab",
     kernel: str = "python3",
     script: str = "",
@@ -529,7 +523,7 @@ def open_notebook(
     if app == "notebook":
         for pattern in NOTEBOOK_ERRORS:
             notebook.allow(pattern)
-    notebook.open(theme)
+    notebook.open()
     return notebook
 
 

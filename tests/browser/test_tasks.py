@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 
 import pytest
 
@@ -55,11 +54,7 @@ def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown
 
     audit.kept().to_csv(tmp_path / "cleaned.csv")
     again = MCQDataset.from_csv(tmp_path / "cleaned.csv")
-    stay = [i for i, name in enumerate(audit.data.ids) if name not in worst]
-    assert len(stay) == len(audit.data) - 5
-    for one, i in zip(again, stay, strict=True):  # neither the prompt's template nor canaries
-        was = audit.data[i]
-        assert one == replace(was, prompt=one.prompt, canary=False)
+    assert again.ids.tolist() == [name for name in audit.data.ids if name not in worst]
 
 
 def test_a_wrong_label_takes_one_click_and_then_a_key_each(shown):

@@ -129,7 +129,7 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
         for part in (".mw-explorer .mw-plots", ".mw-inspector > *"):
             seen = page.locator(part).last.evaluate("e => getComputedStyle(e).opacity")
             assert float(seen) < 0.5
-        dashboard.screenshots("widgets-waiting", of=".mw-dashboard", widths=[960], themes=["light"])
+        dashboard.screenshots("widgets-waiting", of=".mw-dashboard", widths=[960])
     asked.wait_for(state="detached")
     dashboard.eventually("[dashboard.computed, len(dashboard.decisions)]", [True, 1])
     page.locator(".mw-empty").wait_for(state="hidden")
@@ -208,7 +208,7 @@ def by_roc_field_and_preset(dashboard):
         dashboard.eventually("dashboard.tau", wanted)
     assert page.get_by_text("its rates are optimistic").is_visible()
     page.get_by_role("radio", name="log-log").click()
-    dashboard.screenshots("widgets-log", of=".mw-explorer", themes=["light"])
+    dashboard.screenshots("widgets-log", of=".mw-explorer")
     page.get_by_label("share to flag").fill("10")
     page.get_by_label("share to flag").press("Enter")
     assert counts(page)["flagged"] == 60
@@ -253,7 +253,7 @@ def test_what_is_not_computed_waits_for_compute_which_may_be_cancelled_or_fail(d
     page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("progressbar", name="progress").wait_for()
     page.get_by_text("left", exact=False).first.wait_for()
-    dashboard.screenshots("widgets-busy", of=".mw-bar", themes=["light"])
+    dashboard.screenshots("widgets-busy", of=".mw-bar")
     dashboard.python("setattr(source, 'seconds', 0)")  # it has been seen
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
     agree(dashboard)

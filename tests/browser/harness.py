@@ -293,6 +293,26 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def noticed(page: Page, is_allowed: Callable[[str], bool] = is_local) -> list[str]:
+    """What goes wrong on a page from now on: errors, and requests that are not allowed."""
+    problems: list[str] = []
+
+    def note_console(said: ConsoleMessage) -> None:
+        if said.type == "error":
+            problems.append(f"console error: {said.text} ({said.location.get('url', '')})")
+
+    def note_request(request: Request | WebSocket) -> None:
+        if not is_allowed(request.url):
+            problems.append(f"request leaves the machine: {request.url[:200]}")
+
+    page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
+    page.on("crash", lambda _: problems.append("the page crashed"))
+    page.on("console", note_console)
+    page.context.on("request", note_request)
+    page.on("websocket", note_request)
+    return problems
+
+
 @dataclass
 class WatchedPage:
     """A page of the server that is watched from the start; `page` is Playwright's."""
@@ -377,21 +397,7 @@ class WatchedPage:
 
     def watch(self) -> None:
         """Note every error of the page and every request that wants to leave the machine."""
-        self.page.on("pageerror", lambda error: self.problems.append(f"page error: {error}"))
-        self.page.on("crash", lambda _: self.problems.append("the page crashed"))
-        self.page.on("console", self._note_console)
-        self.page.context.on("request", self._note_request)
-        self.page.on("websocket", self._note_request)
-
-    def _note_console(self, message: ConsoleMessage) -> None:
-        if message.type == "error":
-            self.problems.append(
-                f"console error: {message.text} ({message.location.get('url', '')})"
-            )
-
-    def _note_request(self, request: Request | WebSocket) -> None:
-        if not is_local(request.url):
-            self.problems.append(f"request leaves the machine: {request.url[:200]}")
+        self.problems = noticed(self.page)
 
 
 @dataclass
@@ -662,14 +668,10 @@ def opened(
     """
     options = {"viewport": {"width": 1440, "height": 900}} | options
     context = chromium.new_context(java_script_enabled=scripts, **options)
-    page, problems = context.new_page(), []
+    page = context.new_page()
+    problems = noticed(page, lambda url: url.startswith(allowed))
     page.add_init_script(before)
-    page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
-    page.on("console", lambda said: problems.append(f"console: {said.text} {said.location}"))
     page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
-    context.on(
-        "request", lambda r: None if r.url.startswith(allowed) else problems.append(r.url[:200])
-    )
     page.goto(address)
     if scripts and not before:
         page.wait_for_selector("body[data-ready]")

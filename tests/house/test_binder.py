@@ -10,16 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts import live
 from tests.browser.harness import VoilaPage, save, serving_lab, window
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-WIDGETS = (
-    ".mw-play-psmi canvas",
-    ".mw-play-watch canvas",
-    ".mw-play-lira canvas",
-    ".mw-play-theorem canvas",
-)
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +61,8 @@ def opened(chromium, served, address):
 
 def test_voila_shows_the_lesson(chromium, served, clone):
     shown = opened(chromium, served, "voila/render/notebooks/05_teaching.ipynb")
-    for widget in WIDGETS:
-        shown.page.locator(widget).first.wait_for(timeout=90_000)
+    for name in live.PLAYGROUNDS:
+        shown.page.locator(f".mw-play-{name} canvas").first.wait_for(timeout=90_000)
     assert shown.python("__import__('memowidgets').__file__").startswith(str(clone))
     save(shown.page, "binder-voila")
     assert shown.unexpected() == []

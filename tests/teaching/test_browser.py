@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from scripts.live import PLAYGROUNDS
 from tests.browser.harness import drag, settled
 
 CELLS = [
@@ -14,14 +15,13 @@ CELLS = [
     "lira = LiRAPlayground()\nlira",
     "theorem = TheoremPlayground()\ntheorem",
 ]
-NAMES = ("watch", "psmi", "lira", "theorem")
 
 
 @pytest.fixture
 def notebook(widget_page):
     notebook = widget_page(CELLS, height=1400)
     notebook.page.set_default_timeout(90_000)
-    for name in NAMES:
+    for name in PLAYGROUNDS:
         notebook.page.wait_for_selector(f".mw-play-{name} canvas")
     return notebook
 
@@ -49,7 +49,7 @@ def test_the_four_playgrounds(notebook):
     the_gaps(notebook)
     the_mixture(notebook)
     every_canvas_follows_the_theme(notebook)
-    for name in NAMES:
+    for name in PLAYGROUNDS:
         notebook.screenshots(f"teaching-{name}", of=f".mw-play-{name}")
 
 

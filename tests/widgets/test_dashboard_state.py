@@ -13,7 +13,7 @@ from memowidgets.widgets import Choice
 from memowidgets.widgets.dashboard import PARTS
 from memowidgets.widgets.widget import watch
 from tests.widgets.fake_source import FakeSource
-from tests.widgets.page import say_all, told
+from tests.widgets.page import compute, say_all, told
 
 
 class GrowingSource(FakeSource):
@@ -86,8 +86,7 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
     assert not dashboard.computed
     assert dashboard.filter == "flagged"
     assert dashboard.state | wanted == dashboard.state
-    dashboard.compute()
-    dashboard.wait(60)
+    compute(dashboard)
     assert dashboard.computed
     assert (dashboard.tau, dashboard.eta) == (0.25, 5.0)
     assert (dashboard.filter, dashboard.sort) == ("left alone", "safe")
@@ -167,8 +166,7 @@ def test_what_is_new_is_offered_and_shown(growing):
 def test_neither_what_compute_made_nor_what_cannot_be_read_is_offered(growing):
     dashboard, source, looked = growing
     dashboard.layer = "1"
-    dashboard.compute()
-    dashboard.wait(60)
+    compute(dashboard)
     looked()
     source.broken = True
     looked()

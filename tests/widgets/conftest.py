@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from ipywidgets.widgets.widget import _instances
 
 from memowidgets.widgets import Dashboard
+from tests.browser.bare import close_widgets
 from tests.widgets.fake_source import FakeSource
 
 
 @pytest.fixture(autouse=True)
 def _closed():
     yield
-    for widget in list(_instances.values()):
-        if type(widget).__module__.startswith("memowidgets"):
-            widget.close()
+    close_widgets()
 
 
 @pytest.fixture

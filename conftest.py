@@ -66,8 +66,13 @@ def _needs_browser(item: pytest.Item) -> bool:
     return "chromium" in getattr(item, "fixturenames", ())
 
 
+def _order(item: pytest.Item) -> tuple[bool, bool, bool]:
+    needs_lab = "lab" in getattr(item, "fixturenames", ())
+    return _needs_browser(item), not needs_lab, item.get_closest_marker("slow") is None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave slow tests out, and put those with a browser last.
+    """Leave slow tests out, or begin with them, and put those with a browser last.
 
     Workers steal tests from the end of the longest queue. A page of its own is quick to open in
     another worker and a JupyterLab is not, so tests with a JupyterLab come before the other ones.
@@ -76,9 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=left_out)
-    items.sort(
-        key=lambda item: (_needs_browser(item), "lab" not in getattr(item, "fixturenames", ()))
-    )
+    items.sort(key=_order)
 
 
 @pytest.hookimpl(wrapper=True)

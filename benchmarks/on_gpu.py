@@ -68,7 +68,7 @@ class Size:
 
 
 FULL = Size(4, 12_000, 7, 30, (1, 4, 6), SEVEN_BILLION, 400, ("top:8", "all"), (32, 10_000, 4096))
-TINY = Size(1, 256, 1, 2, (1, 2), SMALL, 24, ("top:1", "all"), (2, 500, 256))
+TINY = Size(1, 256, 1, 2, (2,), SMALL, 24, ("top:1", "all"), (2, 500, 256))
 
 
 def rows(arguments: Namespace) -> list[Row]:

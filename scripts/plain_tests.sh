@@ -4,8 +4,7 @@
 # dependencies, macOS and Windows. Usage: plain_tests.sh [OPTION OF PYTEST …]
 set -eu
 # Left out: what trains, compares with torch or another package, builds, or opens a browser.
-for file in metrics/test_trace metrics/test_psmi metrics/test_of_tests \
-    charts/test_in_a_browser charts/test_figures data/test_benchmarks data/test_cifar \
+for file in metrics/test_trace metrics/test_psmi charts/test_figures data/test_benchmarks \
     data/test_dataset; do
     set -- "--ignore=tests/$file.py" "$@"
 done

@@ -16,9 +16,10 @@ import pytest
 from memowidgets.training.engine import ShadowSet
 from tests.browser.bare import bare_server, widget_page
 from tests.browser.harness import chromium, lab, notebook_page, voila_page
-from tests.javascript import node
+from tests.javascript import ask, node
 
 __all__ = [
+    "ask",
     "bare_server",
     "chromium",
     "lab",

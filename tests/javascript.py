@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-__all__ = ["asking", "node"]
+__all__ = ["ask", "asking", "node"]
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +36,10 @@ def asking(node, driver):
 
         yield ask
         process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def ask(node, request):
+    """Asks the front ends, by the driver in the folder of the test."""
+    with asking(node, request.path.parent / "js" / "driver.mjs") as ask:
+        yield ask

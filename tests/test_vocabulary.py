@@ -10,7 +10,7 @@ import pytest
 
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.evaluation import compare, roc
-from memowidgets.vocabulary import DEFINED, SPOKEN, Note, counted_flagged, memorised, percent
+from memowidgets.vocabulary import DEFINED, SPOKEN, Note, percent
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda note: pickle.loads(pickle.dumps(note))])
@@ -41,8 +41,3 @@ def test_every_score_has_one_name_and_each_part_of_a_sum_a_definition():
 def test_a_share_is_whole_in_the_middle_and_has_a_decimal_near_the_ends():
     shares = {0.0999: "10 %", 0.1: "10 %", 0.9: "90 %", 0.95: "95 %", 0.999: "99.9 %", 1: "100 %"}
     assert {share: percent(share) for share in shares} == shares
-
-
-def test_one_sample_is_and_more_are():
-    assert counted_flagged(1, 2000) == "1 of 2\u202f000 samples is flagged"
-    assert memorised(2000, 0.2) == "2\u202f000 memorised, probably none of them truly"

@@ -215,12 +215,10 @@ def widget_page(
     monkeypatch.setattr("ipywidgets.comm.create_comm", bare_server.create_comm)
     opened: list[BarePage] = []
 
-    def opening(
-        cells: Sequence[str], *, width: int = WIDTHS[0], height: int = 900, scale: float = 1
-    ) -> BarePage:
+    def opening(cells: Sequence[str], *, width: int = WIDTHS[0], height: int = 900) -> BarePage:
         bare_server.forget()
         bare_server.done.clear()
-        page = window(chromium, width, height, scale)
+        page = window(chromium, width, height)
         bare = BarePage(page, None, None, server=bare_server)  # type: ignore[arg-type]
         bare.watch()
         opened.append(bare)
@@ -234,16 +232,15 @@ def widget_page(
     problems = [problem for one in opened for problem in one.unexpected()]
     for one in opened:
         one.page.context.close()
-        _close(one.names)
+    close_widgets()
     bare_server.forget()
     fail_on(problems)
 
 
-def _close(value: Any) -> None:
-    """Close a widget, or the widgets that a list or dictionary holds."""
-    of_ours = type(value).__module__.startswith("memowidgets")
-    if of_ours and hasattr(value, "close") and hasattr(value, "comm"):
-        value.close()
-    elif isinstance(value, dict | list):
-        for inner in list(value.values()) if isinstance(value, dict) else value:
-            _close(inner)
+def close_widgets() -> None:
+    """Close every widget of the package that is open."""
+    from ipywidgets.widgets.widget import _instances
+
+    for widget in list(_instances.values()):
+        if type(widget).__module__.startswith("memowidgets"):
+            widget.close()

@@ -293,6 +293,26 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def noticed(page: Page, is_allowed: Callable[[str], bool] = is_local) -> list[str]:
+    """What goes wrong on a page from now on: errors, and requests that are not allowed."""
+    problems: list[str] = []
+
+    def note_console(said: ConsoleMessage) -> None:
+        if said.type == "error":
+            problems.append(f"console error: {said.text} ({said.location.get('url', '')})")
+
+    def note_request(request: Request | WebSocket) -> None:
+        if not is_allowed(request.url):
+            problems.append(f"request leaves the machine: {request.url[:200]}")
+
+    page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
+    page.on("crash", lambda _: problems.append("the page crashed"))
+    page.on("console", note_console)
+    page.context.on("request", note_request)
+    page.on("websocket", note_request)
+    return problems
+
+
 @dataclass
 class WatchedPage:
     """A page of the server that is watched from the start; `page` is Playwright's."""
@@ -336,12 +356,7 @@ class WatchedPage:
         self._settle()
 
     def screenshots(
-        self,
-        name: str,
-        of: str | Locator | None = None,
-        *,
-        widths: Sequence[int] = WIDTHS,
-        themes: Sequence[str] = tuple(THEMES),
+        self, name: str, of: str | Locator | None = None, *, widths: Sequence[int] = WIDTHS
     ) -> None:
         """Take pictures, such as ``NAME-1400-light.png``, if they were asked for.
 
@@ -350,7 +365,7 @@ class WatchedPage:
         if not (folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS")):
             return
         before = self.page.viewport_size
-        for theme in themes:
+        for theme in THEMES:
             self.theme(theme)
             for width in widths:
                 self.resize(width)
@@ -382,21 +397,7 @@ class WatchedPage:
 
     def watch(self) -> None:
         """Note every error of the page and every request that wants to leave the machine."""
-        self.page.on("pageerror", lambda error: self.problems.append(f"page error: {error}"))
-        self.page.on("crash", lambda _: self.problems.append("the page crashed"))
-        self.page.on("console", self._note_console)
-        self.page.context.on("request", self._note_request)
-        self.page.on("websocket", self._note_request)
-
-    def _note_console(self, message: ConsoleMessage) -> None:
-        if message.type == "error":
-            self.problems.append(
-                f"console error: {message.text} ({message.location.get('url', '')})"
-            )
-
-    def _note_request(self, request: Request | WebSocket) -> None:
-        if not is_local(request.url):
-            self.problems.append(f"request leaves the machine: {request.url[:200]}")
+        self.problems = noticed(self.page)
 
 
 @dataclass
@@ -410,7 +411,7 @@ class NotebookPage(WatchedPage):
         """The kernel's id."""
         return str(self.page.evaluate(f"() => {SESSION}.kernel.id"))
 
-    def open(self, theme: str = "light") -> None:
+    def open(self) -> None:
         """Load the page with this notebook alone and wait until its kernel answers."""
         place = "lab/tree" if self.app == "lab" else "notebooks"
         reset = "reset&" if self.app == "lab" else ""
@@ -419,7 +420,7 @@ class NotebookPage(WatchedPage):
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
         self.page.evaluate("async () => { await window.jupyterapp.restored; }")
         self.page.evaluate("() => window.jupyterapp.shell.collapseLeft?.()")
-        self.theme(theme)
+        self.theme("light")
         self.wait_until_idle()
 
     def run_all(self, timeout: float = 120) -> None:
@@ -511,7 +512,6 @@ def open_notebook(
     width: int = WIDTHS[0],
     height: int = 900,
     scale: float = 1,
-    theme: str = "light",
     app: str = "lab",
     kernel: str = "python3",
     script: str = "",
@@ -529,7 +529,7 @@ def open_notebook(
     if app == "notebook":
         for pattern in NOTEBOOK_ERRORS:
             notebook.allow(pattern)
-    notebook.open(theme)
+    notebook.open()
     return notebook
 
 
@@ -550,6 +550,7 @@ def pixels_of(element: Locator) -> NDArray[np.uint8]:
 
 def drag(element: Locator, start: tuple[float, float], end: tuple[float, float]) -> None:
     """Drag with the mouse between two places of an element, given in shares of its sides."""
+    element.scroll_into_view_if_needed()
     box, mouse = element.bounding_box(), element.page.mouse
     places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
     mouse.move(*places[0])
@@ -667,14 +668,10 @@ def opened(
     """
     options = {"viewport": {"width": 1440, "height": 900}} | options
     context = chromium.new_context(java_script_enabled=scripts, **options)
-    page, problems = context.new_page(), []
+    page = context.new_page()
+    problems = noticed(page, lambda url: url.startswith(allowed))
     page.add_init_script(before)
-    page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
-    page.on("console", lambda said: problems.append(f"console: {said.text} {said.location}"))
     page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
-    context.on(
-        "request", lambda r: None if r.url.startswith(allowed) else problems.append(r.url[:200])
-    )
     page.goto(address)
     if scripts and not before:
         page.wait_for_selector("body[data-ready]")

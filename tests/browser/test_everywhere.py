@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.browser.harness import in_view, pixels_of, save, settled
-from tests.browser.test_private import DASHBOARD as PRIVATE
-from tests.browser.test_private import assert_nobody_is_given_away, look_search_and_note
+from tests.front_end.tools import serious
+from tests.widgets.private import names, spellings
 
 DASHBOARD = """
 from memowidgets.widgets import Dashboard
@@ -24,6 +24,10 @@ dashboard = Dashboard(source)
 dashboard.page_size = 12
 dashboard
 """
+N = 600
+OWN = f"from tests.widgets.private import questions\nsource.data = questions({N})\ndashboard ="
+PRIVATE = DASHBOARD.replace("dashboard =", OWN)
+NOTE = "her sister told me"
 
 
 def recorded(name):
@@ -158,7 +162,6 @@ def decide_at_a_laptops_size(notebook):
     page.locator(".mw-range").get_by_text("of 600").wait_for()
     page.locator(".mw-card").first.click()
     decide_on_ten(page)
-    notebook.screenshots("in-view-lab", widths=[960])
     for _ in range(10):
         page.keyboard.press("z")
     decided(page, 0)
@@ -210,6 +213,47 @@ def run_the_cell_again(notebook):
     notebook.page.wait_for_function(f"() => !({KEPT})().some(Boolean)")
 
 
+def look_search_and_note(notebook):
+    """Use everything that shows a sample or says something of one."""
+    inspector = notebook.page.locator(".mw-inspector")
+    inspector.locator('[data-filter="all"]').click()
+    inspector.get_by_text("wobbling").first.wait_for()
+    inspector.get_by_role("button", name="search, order, select").click()
+    inspector.get_by_label("search", exact=True).fill("bed 77 ")
+    inspector.locator(".mw-range").get_by_text(f"1 of {N} match").wait_for()
+    inspector.get_by_label("search", exact=True).fill("")
+    inspector.locator(".mw-card").nth(1).wait_for()
+    inspector.locator(".mw-card").first.click()
+    inspector.locator(".mw-models").wait_for()
+    inspector.locator(".mw-fold > summary").click()
+    inspector.locator(".mw-near").first.wait_for()
+    notebook.page.keyboard.press("k")
+    inspector.locator(".mw-made-keep").wait_for()
+    inspector.locator(".mw-card:nth-child(2)[aria-selected=true]").wait_for()  # the next one
+    inspector.locator(".mw-card").first.click()
+    inspector.get_by_label("note").fill(NOTE)
+    inspector.get_by_label("note").press("Tab")
+    inspector.get_by_text("Note saved.").wait_for()
+    notebook.eventually("dashboard.decisions.note.tolist()", [NOTE])
+    shown = notebook.page.content()
+    assert "wobbling" in shown
+    assert any(name in shown for name in names(N))
+
+
+def assert_nobody_is_given_away(notebook):
+    """What is saved has the front end, and no sample."""
+    from nbconvert import HTMLExporter
+
+    saved = notebook.save()
+    models = saved.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
+    assert sum("_esm" in model["state"] for model in models.values()) == 1
+    html, _ = HTMLExporter().from_notebook_node(saved)
+    assert "widget-view+json" in html
+    state = notebook.python("__import__('ipywidgets').Widget.get_manager_state()")
+    for text in (notebook.path.read_text("utf-8"), html, json.dumps(state)):
+        assert [word for word in [*spellings(N), NOTE] if word in text] == []
+
+
 def reload_the_page(notebook):
     """The kernel lives on, and so does the view with what was decided; the file tells nothing."""
     page = notebook.page
@@ -246,7 +290,6 @@ def restart_the_kernel(notebook):
 def test_jupyterlab(notebook_page):
     notebook = notebook_page([PRIVATE], script=OFFLINE)
     drag_filter_decide_undo(notebook)
-    notebook.screenshots("everywhere-lab", of=".mw-dashboard", widths=[1400])
     decide_at_a_laptops_size(notebook)
     compute_and_cancel(notebook)
     lose_the_connection(notebook)
@@ -324,3 +367,50 @@ def test_voila(voila_page):
     voila.eventually("dashboard.tau", lambda: tau(page))
     page.locator(".mw-opened .mw-models").wait_for()
     save(page, "everywhere-voila")
+
+
+COLOURS = "() => [...document.querySelectorAll('.mw *')].map((e) => getComputedStyle(e).color)"
+
+
+def judged(notebook):
+    """What is serious or critical, in both themes."""
+    found = []
+    for theme in ("light", "dark"):
+        notebook.theme(theme)
+        notebook.page.mouse.move(0, 0)
+        settled(notebook.page, COLOURS)  # they fade from one to the other
+        found += [f"{theme}: {problem}" for problem in serious(notebook.page, ".mw-dashboard")]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_axe_finds_nothing_serious(notebook_page):
+    notebook = notebook_page([DASHBOARD])
+    page = notebook.page
+    page.locator(".mw-card").first.wait_for()
+    problems = judged(notebook)
+    page.locator(".mw-tau-text").click()
+    page.get_by_role("button", name="about these numbers").click()
+    problems += [f"menus: {problem}" for problem in judged(notebook)]
+    page.get_by_role("button", name="about these numbers").click()
+    page.locator(".mw-tau-text").click()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.locator(".mw-parts td").first.wait_for()
+    problems += [f"compare: {problem}" for problem in judged(notebook)]
+    page.get_by_role("button", name="close").click()
+    page.locator(".mw-card").first.click()
+    page.keyboard.press("r")
+    page.keyboard.press("Enter")
+    page.locator(".mw-models").wait_for()
+    problems += [f"open: {problem}" for problem in judged(notebook)]
+    page.keyboard.press("Escape")
+    page.get_by_label("layer", exact=True).select_option("1")
+    page.get_by_role("button", name="Compute", exact=True).click()
+    page.get_by_role("progressbar", name="progress").wait_for()
+    problems += [f"busy: {problem}" for problem in judged(notebook)]
+    assert not problems, "\n".join(problems)
+    page.evaluate(
+        "() => document.querySelector('[aria-label=layer]').removeAttribute('aria-label')"
+    )
+    assert "select-name" in str(serious(page, ".mw-dashboard"))  # it would have been found

@@ -38,7 +38,7 @@ def test_a_widget_answers_and_what_must_not_happen_is_noticed(widget_page, monke
     assert shown.python('[counter.count, "it\'s"]') == [1, "it's"]
     with pytest.raises(RuntimeError, match="NameError"):
         shown.python("y")
-    shown.screenshots("harness", of="button.counter", widths=[600], themes=["dark"])
+    shown.screenshots("harness", of="button.counter", widths=[600])
     assert (tmp_path / "harness-600-dark.png").stat().st_size
     for event, code, problem in (
         ("pageerror", "throw new Error('thrown on purpose')", "page error: thrown on purpose"),

@@ -7,17 +7,28 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
 
-__all__ = ["HERE", "axe", "node_modules"]
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+__all__ = ["HERE", "node_modules", "serious"]
 
 HERE = Path(__file__).parent
 LOCK = HERE / "package-lock.json"
 ALONE = Path(
     tempfile.gettempdir(), f"memowidgets-npm-{hashlib.sha256(bytes(HERE)).hexdigest()[:8]}"
 )
+JUDGED = """async (part) => {
+    const found = await window.axe.run(part, {preload: false, resultTypes: ['violations']});
+    return found.violations
+        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) =>
+            `${id}: ${html.slice(0, 160)}: ${failureSummary.slice(0, 300)}`));
+}"""
 INSTALLED = HERE / "node_modules" / ".package-lock.json"
 
 
@@ -31,9 +42,12 @@ def node_modules() -> Path:
     return INSTALLED.parent
 
 
-def axe() -> str:
-    """The script that judges whether everybody can use a page."""
-    return (node_modules() / "axe-core" / "axe.min.js").read_text("utf-8")
+def serious(page: Page, part: str = "html") -> list[str]:
+    """What keeps people from a part of a page, as axe-core judges it."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate((node_modules() / "axe-core" / "axe.min.js").read_text("utf-8"))
+    found: list[str] = page.evaluate(JUDGED, part)
+    return found
 
 
 def _install(npm: str) -> None:

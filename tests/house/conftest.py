@@ -1,8 +1,9 @@
-"""The site, built once for all tests of a run, whichever worker needs it first."""
+"""The site, built once for all tests of a run, whichever worker needs it first; and a clone."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,4 +38,15 @@ def site(tmp_path_factory):
             )  # fmt: skip
             said.write_text(f"{done.returncode} {done.stderr}")
     assert said.read_text() == "0 "
+    return place
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """What a clone holds, and nothing that only lies here; the packages are those of the tests."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("no git checkout: there is nothing to clone")
+    place = tmp_path_factory.mktemp("cloned") / "clone"
+    command = ["git", "clone", "--quiet", "--depth=1", ROOT.as_uri(), str(place)]
+    subprocess.run(command, check=True, capture_output=True)
     return place

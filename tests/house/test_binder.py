@@ -1,9 +1,8 @@
-"""Binder's files, as far as they go without the service: run on a copy, served, and looked at."""
+"""Binder's files, as far as they go without the service: run in a clone, served, and looked at."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,38 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from scripts import live
 from tests.browser.harness import VoilaPage, save, serving_lab, window
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
-PARTS = ("memowidgets", "notebooks", "binder", "scripts")
-FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")
-WIDGETS = (
-    ".mw-play-psmi canvas",
-    ".mw-play-watch canvas",
-    ".mw-play-lira canvas",
-    ".mw-play-theorem canvas",
-)
-
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A copy of the repository, as Binder has one."""
-    copy = tmp_path_factory.mktemp("binder") / "repository"
-    for part in PARTS:
-        made = ["runs"] if part == "notebooks" else []  # the package has a folder of that name
-        ignored = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", *made)
-        shutil.copytree(ROOT / part, copy / part, ignore=ignored)
-    for file in FILES:
-        shutil.copy(ROOT / file, copy)
-    return copy
-
-
-@pytest.fixture(scope="module")
-def environment(place):
+def environment(clone):
     """A new environment without memowidgets, which sees what this one has of everything else."""
-    venv = place.parent / "venv"
+    venv = clone.parent / "venv"
     command = [sys.executable, "-m", "venv", "--without-pip", str(venv)]
     subprocess.run(command, check=True, capture_output=True)
     purelib = sysconfig.get_path("purelib", vars={"base": str(venv)})
@@ -54,23 +31,23 @@ def environment(place):
         "PIP_NO_INDEX": "1",  # what is pinned is there: nothing is fetched
         "JUPYTER_PATH": str(Path(sys.prefix, "share", "jupyter")),
         "JUPYTER_CONFIG_PATH": str(Path(sys.prefix, "etc", "jupyter")),
-        "JUPYTER_RUNTIME_DIR": str(place.parent / "runtime_dir"),
+        "JUPYTER_RUNTIME_DIR": str(clone.parent / "runtime_dir"),
         "JUPYTERLAB_DIR": str(Path(sys.prefix, "share", "jupyter", "lab")),
         "JUPYTER_PLATFORM_DIRS": "1",
         "JUPYTER_PREFER_ENV_PATH": "1",
-        "HOME": str(place.parent),
+        "HOME": str(clone.parent),
     }
 
 
 @pytest.fixture(scope="module")
-def served(place, environment):
+def served(clone, environment):
     """Binder's two steps: the build, then a server in the repository."""
     build = subprocess.run(
-        [str(place / "binder" / "postBuild")],
-        cwd=place, env=environment, capture_output=True, text=True, check=False,
+        [str(clone / "binder" / "postBuild")],
+        cwd=clone, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert build.returncode == 0, build.stdout[-3000:] + build.stderr[-3000:]
-    with serving_lab("python", place, place.parent, environment, []) as server:
+    with serving_lab("python", clone, clone.parent, environment, []) as server:
         yield server
 
 
@@ -82,11 +59,11 @@ def opened(chromium, served, address):
     return shown
 
 
-def test_voila_shows_the_lesson(chromium, served, place):
+def test_voila_shows_the_lesson(chromium, served, clone):
     shown = opened(chromium, served, "voila/render/notebooks/05_teaching.ipynb")
-    for widget in WIDGETS:
-        shown.page.locator(widget).first.wait_for(timeout=90_000)
-    assert shown.python("__import__('memowidgets').__file__").startswith(str(place))
+    for name in live.PLAYGROUNDS:
+        shown.page.locator(f".mw-play-{name} canvas").first.wait_for(timeout=90_000)
+    assert shown.python("__import__('memowidgets').__file__").startswith(str(clone))
     save(shown.page, "binder-voila")
     assert shown.unexpected() == []
     shown.page.context.close()

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -17,10 +18,11 @@ import pytest
 import memowidgets as mw
 from memowidgets.__main__ import main
 from memowidgets.audit.runs import opening
+from memowidgets.commands import doctor
 from memowidgets.commands.demo import RECORDING as DEMO
-from memowidgets.files import fingerprints
 from memowidgets.store import FORMAT, PackedRun, RunDirectory
 from memowidgets.training.checkpoint import StopRule
+from tests.hostile.forged import change_manifest, held
 from tests.programs import printed
 
 RECORDING = opening.RECORDINGS / "mmlu-field-smollm2"
@@ -59,15 +61,8 @@ def _reports_without_figures(monkeypatch):
 def changed(run, place, **changes):
     """A run that differs in its manifest alone, as if it had been made so."""
     shutil.copytree(run, place, dirs_exist_ok=True)
-    rewrite(place, **changes)
+    change_manifest(place, lambda manifest: manifest.update(changes))
     return place
-
-
-def rewrite(place, **changes):
-    """Change a run's manifest, and its digest with it."""
-    manifest = json.loads((place / "manifest.json").read_text("utf-8"))
-    whole = {k: v for k, v in (manifest | changes).items() if k != "check"}
-    (place / "manifest.json").write_text(json.dumps(whole | {"check": fingerprints(whole)[1]}))
 
 
 def said(capsys, *arguments):
@@ -112,13 +107,11 @@ def of_a_hub(run, tmp_path):
     return changed(run, tmp_path / "run", model_source=model, data=data | {"source": source})
 
 
-def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys, monkeypatch):
-    asked = []
-    for name in ("socket.socket.connect", "socket.getaddrinfo"):
-        monkeypatch.setattr(name, lambda *given, **_: asked.append(given))
+def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys):
+    """No test may ask another machine: tests/conftest.py."""
     options = ["--tau", "-0.05", "--metric", "psmi"]
     status, out, err = said(capsys, "report", of_a_hub, tmp_path / "a.html", *options)
-    assert (status, asked) == (0, [])
+    assert status == 0
     assert all(line.startswith("note: ") for line in err.splitlines())
     assert out.split() == [str(tmp_path / name) for name in ("a.html", "a.json")]
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
@@ -159,10 +152,13 @@ def a_file(place):
 
 
 def leading_out(place):
-    directory = RunDirectory(place)
-    directory.hold(directory.read_manifest())
+    directory = held(place)
     name = "checkpoints/epoch-1/record.json"
     directory.write_note(name, directory.read_note(name) | {"name": "../../evil"})
+
+
+def of_ansi(place):
+    change_manifest(place, lambda manifest: manifest.update(model=ANSI))
 
 
 BROKEN = {  # what is done to a run, and what the one line about it says
@@ -170,7 +166,7 @@ BROKEN = {  # what is done to a run, and what the one line about it says
     "a file": (a_file, ["is not a folder"]),
     "a huge manifest": (huge, ["has 2147483648 bytes"]),
     "a checkpoint outside": (leading_out, ["is broken: it names '../../evil'"]),
-    "a model that is text": (lambda place: rewrite(place, model=ANSI), []),
+    "a model that is text": (of_ansi, []),
 }  # tests/hostile/test_broken.py has all other ways to break a manifest
 
 
@@ -191,10 +187,10 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     model = json.loads((run / "manifest.json").read_text("utf-8"))["model"]
     changed(run, tmp_path / "a" / "b" / "whole")
     changed(run, tmp_path / "evil\x1b[31m", model={**model, "class": ANSI * 99})
-    changed(run, tmp_path / "newer", format=FORMAT + 1)
-    directory = RunDirectory(changed(run, tmp_path / "early"))
-    directory.hold(directory.read_manifest())
-    directory.write_note("rho.json", asdict(StopRule(0.99999)))
+    newer = changed(run, tmp_path / "newer")
+    (newer / "manifest.json").write_text(json.dumps({"format": FORMAT + 1}))
+    early = held(changed(run, tmp_path / "early"))
+    early.write_note("rho.json", asdict(StopRule(0.99999)))
     (tmp_path / "around").symlink_to(tmp_path, target_is_directory=True)
     status, out, err = said(capsys, "audits", tmp_path)
     assert (status, err) == (0, "")
@@ -269,3 +265,41 @@ def test_a_reader_that_has_enough_gets_no_traceback(run):
             stdout=closed, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (2, "")
+
+
+# ------------------------------------------------------------ doctor
+
+
+def test_here_everything_is_well_and_said_in_one_line_each(capsys):
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert all(line.startswith(("ok  ", "note  ", "WRONG  ")) for line in lines)
+    assert said.err == ""
+    for word in ("Python 3.", "numpy", "torch", "device", "ipykernel", "jupyterlab", "anywidget"):
+        assert word in said.out
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "how", "facts"),
+    [
+        ("numpy", None, "WRONG", ["'numpy>=2.1'"]),
+        ("anywidget", "0.1.0", "WRONG", ["0.1.0", "'anywidget>=0.11'"]),
+        ("torch", "99.0+cpu", "ok", ["99.0+cpu"]),
+        ("torch", None, "note", ["memowidgets[train]"]),
+        ("peft", None, "note", ["language models", "memowidgets[llm]"]),
+        ("ipykernel", None, "note", ["is not installed"]),
+    ],
+)
+def test_a_package_that_is_missing_or_old(monkeypatch, name, version, how, facts):
+    real = metadata.version
+
+    def replaced(asked):
+        if asked == name and version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version if asked == name else real(asked)
+
+    monkeypatch.setattr(metadata, "version", replaced)
+    (line,) = [one for one in map(str, doctor.examine()) if f" {name} " in one]
+    assert line.split()[0] == how
+    assert [fact for fact in facts if fact not in line] == []

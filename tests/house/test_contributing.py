@@ -82,27 +82,13 @@ def test_the_way_to_train_records_and_stops_at_rho(extended):
     code = """
 import sys, types, torch
 from torch import nn
+events = types.SimpleNamespace(ITERATION_COMPLETED="iteration", COMPLETED="end")
+sys.modules["ignite"] = sys.modules["ignite.engine"] = types.SimpleNamespace(Events=events)
 from memowidgets.training.ignite import IgniteHandler
 
-class Engine:
-    def __init__(self, update):
-        self.update, self.handlers, self.stopped = update, {}, False
-    def add_event_handler(self, event, handler):
-        self.handlers[event] = handler
-    def terminate(self):
-        self.stopped = True
-    def run(self, loader, max_epochs):
-        for batch in (batch for _ in range(max_epochs) for batch in loader):
-            self.update(self, batch)
-            self.handlers["iteration"](self)
-            if self.stopped:
-                return
-        self.handlers["end"](self)
-
-sys.modules["ignite"] = types.ModuleType("ignite")
-sys.modules["ignite.engine"] = types.ModuleType("ignite.engine")
-sys.modules["ignite.engine"].Events = types.SimpleNamespace(
-    ITERATION_COMPLETED="iteration", COMPLETED="end"
+handlers, stopped = {}, []
+engine = types.SimpleNamespace(
+    add_event_handler=handlers.__setitem__, terminate=lambda: stopped.append(True)
 )
 y = torch.arange(64) % 2
 data = torch.utils.data.TensorDataset(torch.randn(64, 8) + 2 * y[:, None], y)
@@ -110,15 +96,19 @@ loader = torch.utils.data.DataLoader(data, batch_size=8)
 for rho, epochs in ((0.5, 50), (None, 2)):
     module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
-    def update(_engine, batch):
+    watch = mw.watch(module, data, f"{rho}", len(loader), checkpoint_every=0.3, stop_at_drop=rho)
+    IgniteHandler(watch).attach(engine)
+    stopped.clear()
+    for batch in (batch for _ in range(epochs) for batch in loader):
         nn.functional.cross_entropy(module(batch[0]), batch[1]).backward()
         optimizer.step()
         optimizer.zero_grad()
-    watch = mw.watch(module, data, f"{rho}", len(loader), checkpoint_every=0.3, stop_at_drop=rho)
-    engine = Engine(update)
-    IgniteHandler(watch).attach(engine)
-    engine.run(loader, max_epochs=epochs)
-    print(watch.reached, engine.stopped, watch.audit.checkpoints["step"].iloc[-1] == watch.steps)
+        handlers["iteration"](engine)
+        if stopped:
+            break
+    else:
+        handlers["end"](engine)
+    print(watch.reached, bool(stopped), watch.audit.checkpoints["step"].iloc[-1] == watch.steps)
 """
     assert python(extended, code)[-6:] == ["True", "True", "True", "False", "False", "True"]
 

@@ -19,8 +19,8 @@ from scripts import live
 from scripts.docs import guarded
 from tests.browser.harness import free_port, opened, save, serving, settled
 from tests.browser.test_everywhere import counts, tau
-from tests.front_end.tools import axe
-from tests.report.test_page import AUDIT_ALL, expected, move_eta, type_tau
+from tests.front_end.tools import serious
+from tests.report.test_page import expected, move_eta, type_tau
 
 pytestmark = pytest.mark.slow  # they need the site
 
@@ -185,14 +185,12 @@ CUT = """() => [...document.querySelectorAll('.live :is(.mw-fact-value, .mw-sent
 
 @pytest.mark.parametrize("name", EACH_KIND)
 def test_a_page_is_light_fits_a_phone_and_everyone_can_use_it(visit, site, name):
-    audit = AUDIT_ALL.replace("{resultTypes", "{preload: false, resultTypes")
     page = visit(name, 390, "dark")
     loads = page.evaluate("() => performance.getEntriesByType('resource').map((one) => one.name)")
     names = {site / f"{name}.html", *(Path(unquote(urlsplit(url).path)) for url in loads)}
     assert sum(file.stat().st_size for file in names if file.is_file()) < MOST_BYTES
     if name == "index":
         all_notes(page)
-    page.evaluate(axe())
     found = []
     for width, scheme in ((390, "dark"), (960, "dark"), (1440, "light")):
         page.set_viewport_size({"width": width, "height": 900})
@@ -203,7 +201,7 @@ def test_a_page_is_light_fits_a_phone_and_everyone_can_use_it(visit, site, name)
         save(page, f"{name.replace('/', '-')}-{width}-{scheme}")
         if width != 960:
             settled(page, STYLES)
-            found += page.evaluate(audit)
+            found += serious(page)
     assert not found, "\n".join(found)
 
 

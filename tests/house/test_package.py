@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -10,16 +11,19 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import memowidgets as mw
 from tests.programs import printed
 
 ROOT = Path(__file__).parents[2]
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+VERSION = PROJECT["version"]
 LARGEST = 19_000_000  # recorded audits are most of it
 
 
@@ -123,6 +127,14 @@ def test_without_the_extras(code, tmp_path):
     printed(WITHOUT + code, gone, options=("-W", "error::RuntimeWarning"), cwd=tmp_path)
 
 
+@pytest.mark.slow
+def test_its_types_are_right():
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def built(source, folder, target):
     """The file that a build of a source tree makes, and the names in it."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
@@ -193,7 +205,7 @@ print(mw.__file__)
 def test_the_wheel_alone_trains_scores_and_shows(wheel, tmp_path):
     """The wheel alone is new; what it depends on is this environment's, which takes minutes.
 
-    tests/browser/test_quickstart.py runs the whole quickstart; here it is whether all is there.
+    tests/notebooks/test_notebooks.py runs the whole quickstart; here it is whether all is there.
     """
     place = tmp_path / "installed"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
@@ -205,16 +217,11 @@ def test_the_wheel_alone_trains_scores_and_shows(wheel, tmp_path):
     assert found == str(place / "memowidgets" / "__init__.py")
 
 
-def front_ends():
-    """Those of the report, the playgrounds and the widgets."""
-    files = (ROOT / "memowidgets").glob("*/static/**/*")
-    return sorted(f for f in files if f.suffix in {".js", ".css"})
-
-
+FRONT_ENDS = sorted((ROOT / "memowidgets").glob("*/static/**/*.*s"))  # scripts and styles
 BANNED = r"\bimport\s*\(|@import|\beval\(|\.(inner|outer)HTML|insertAdjacentHTML|changed\.changed"
 
 
-@pytest.mark.parametrize("file", front_ends(), ids=lambda f: f.name)
+@pytest.mark.parametrize("file", FRONT_ENDS, ids=lambda f: f.name)
 def test_a_front_end_is_small_and_asks_nobody(file):
     text = file.read_text(encoding="utf-8")
     assert len(text.encode()) < 50_000
@@ -225,9 +232,7 @@ def test_a_front_end_is_small_and_asks_nobody(file):
 
 
 def requirements():
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        project = tomllib.load(file)["project"]
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     return [Requirement(text) for group in groups for text in group if "memowidgets" not in text]
 
 
@@ -240,6 +245,32 @@ def pins():
 def test_every_dependency_is_pinned_within_its_bounds(requirement):
     versions = {canonicalize_name(p.partition("==")[0]): p.partition("==")[2] for p in pins()}
     assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
+
+
+@pytest.mark.parametrize("extras", [[], ["train", "figures"]])
+def test_the_lowest_versions_are_the_bounds(extras):
+    command = [sys.executable, "scripts/lowest.py", *extras]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = dict(line.split("==") for line in done.stdout.splitlines())
+    assert ("torch" in found) == ("train" in extras)
+    for name, version in found.items():
+        groups = [PROJECT["dependencies"], *(PROJECT["optional-dependencies"][e] for e in extras)]
+        assert f"{name}>={version}" in [text for group in groups for text in group]
+
+
+def test_the_version_is_the_same_everywhere():
+    cited, changed = ((ROOT / name).read_text("utf-8") for name in ("CITATION.cff", "CHANGELOG.md"))
+    assert mw.__version__ == VERSION
+    assert re.search(r"^version: (\S+)$", cited, re.MULTILINE)[1] == VERSION
+    assert re.search(r"^## (\S+?),? ", changed, re.MULTILINE)[1] == VERSION
+
+
+def test_no_two_files_or_classes_of_the_package_have_one_name():
+    files = [*(ROOT / "memowidgets").rglob("*.py")]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
+    names = [file.name for file in files if file.name != "__init__.py"]
+    names += [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    assert [name for name, n in Counter(names).items() if n > 1] == []
 
 
 def tracked():

@@ -14,12 +14,9 @@ from memowidgets.report import Figure, write
 from memowidgets.report.words import headline
 from memowidgets.widgets.standin import sentences
 from tests.browser.harness import opened, pixels_of, save
-from tests.browser.test_accessible import AUDIT
 from tests.browser.test_everywhere import counts, drag_tau, tau
-from tests.front_end.tools import axe
+from tests.front_end.tools import serious
 from tests.report.content import EVIL, SVG, by_class, hostile, partly_judged, plain
-
-AUDIT_ALL = AUDIT.replace("'.mw-dashboard'", "document")
 
 
 def shown(chromium, page_file, width=1400, scheme="light"):
@@ -171,10 +168,9 @@ def test_everyone_can_use_it(chromium, tmp_path, width, scheme):
     page_file = write(plain(warnings=("Something to know.",)), tmp_path / "a.html")
     with shown(chromium, page_file, width, scheme) as page:
         page.locator(".mw-card").first.wait_for()
-        page.evaluate(axe())
-        found = page.evaluate(AUDIT_ALL)
+        found = serious(page)
         page.locator(".mw-card").first.press("Enter")
-        found += page.evaluate(AUDIT_ALL)
+        found += serious(page)
         page.keyboard.press("Escape")
         wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{wide} pixels too wide"

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.browser.harness import settled
+from scripts.live import PLAYGROUNDS
+from tests.browser.harness import drag, settled
 
 CELLS = [
     "from memowidgets.teaching import *\nwatch = MemorizationPlayground(n=60, width=8)\nwatch",
@@ -14,14 +15,13 @@ CELLS = [
     "lira = LiRAPlayground()\nlira",
     "theorem = TheoremPlayground()\ntheorem",
 ]
-NAMES = ("watch", "psmi", "lira", "theorem")
 
 
 @pytest.fixture
 def notebook(widget_page):
     notebook = widget_page(CELLS, height=1400)
     notebook.page.set_default_timeout(90_000)
-    for name in NAMES:
+    for name in PLAYGROUNDS:
         notebook.page.wait_for_selector(f".mw-play-{name} canvas")
     return notebook
 
@@ -33,22 +33,12 @@ def agree(notebook, view, name, expression, **tolerance):
     notebook.eventually(expression, number)
 
 
-def drag(page, canvas, start, end):
-    """Drag with the mouse between two places of a canvas, in pixels from its corner."""
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    page.mouse.move(box["x"] + start[0], box["y"] + start[1])
-    page.mouse.down()
-    page.mouse.move(box["x"] + end[0], box["y"] + end[1], steps=12)
-    page.mouse.up()
-
-
-def pixel(notebook, canvas, x, y):
-    """Where a place of the cloud is drawn."""
+def on_canvas(notebook, canvas, x, y):
+    """Where a place of the cloud is drawn, in shares of its sides."""
     reach = notebook.python("max(4.6, 1.12 * float(abs(psmi.points).max()))")
-    box = canvas.bounding_box()
-    unit = min(box["width"], box["height"]) / 2 / reach
-    return box["width"] / 2 + x * unit, box["height"] / 2 - y * unit
+    width, height = (canvas.bounding_box()[side] for side in ("width", "height"))
+    unit = min(width, height) / 2 / reach
+    return 0.5 + x * unit / width, 0.5 - y * unit / height
 
 
 @pytest.mark.timeout(900)  # three front ends, and a picture of each in both themes
@@ -59,7 +49,7 @@ def test_the_four_playgrounds(notebook):
     the_gaps(notebook)
     the_mixture(notebook)
     every_canvas_follows_the_theme(notebook)
-    for name in NAMES:
+    for name in PLAYGROUNDS:
         notebook.screenshots(f"teaching-{name}", of=f".mw-play-{name}")
 
 
@@ -83,10 +73,9 @@ def the_round(notebook):
 def the_cloud(notebook):
     page = notebook.page
     cloud = page.locator(".mw-play-psmi .mw-plot-cloud")
-    cloud.scroll_into_view_if_needed()
-    start = pixel(notebook, cloud, *notebook.python("psmi.points[0].tolist()"))
+    start = on_canvas(notebook, cloud, *notebook.python("psmi.points[0].tolist()"))
     centre = notebook.python("psmi.points[psmi.labels == 1].mean(axis=0).tolist()")
-    drag(page, cloud, start, pixel(notebook, cloud, *centre))
+    drag(cloud, start, on_canvas(notebook, cloud, *centre))
     notebook.eventually(
         "psmi.psmi is not None and bool(psmi.psmi[0] < 0)"
         " and bool(abs(psmi.points[0] - psmi.points[psmi.labels == 1].mean(0)).max() < 0.2)"
@@ -164,10 +153,7 @@ def the_gaps(notebook):
     assert "6.5" in view.locator("canvas").get_attribute("aria-label")
     assert view.locator(".mw-fact, .mw-slide").count() == 0
     view.get_by_role("button", name="Yes").press("Enter")
-    gaps = view.locator(".mw-plot-gaps")
-    gaps.scroll_into_view_if_needed()
-    width = gaps.bounding_box()["width"]
-    drag(page, gaps, (0.5 * width, 80), (0.6 * width, 90))
+    drag(view.locator(".mw-plot-gaps"), (0.5, 0.5), (0.6, 0.55))
     notebook.eventually("lira.target_gap != 6.5")
     agree(notebook, "lira", "log-lira", "lira.log_lira", rel=1e-6)
     view.get_by_role("radio", name="shrunk").click()
@@ -195,10 +181,7 @@ def the_mixture(notebook):
     page = notebook.page
     view = page.locator(".mw-play-theorem")
     view.get_by_text("above 0, as the theorem says").wait_for()
-    histogram = page.locator(".mw-plot-histogram")
-    histogram.scroll_into_view_if_needed()
-    width = histogram.bounding_box()["width"]
-    drag(page, histogram, (0.7 * width, 150), (0.5 * width, 150))
+    drag(page.locator(".mw-plot-histogram"), (0.7, 0.7), (0.5, 0.7))
     notebook.eventually("theorem.tau < -0.5")
     said = "() => document.querySelector('.mw-play-theorem .mw-spoken').textContent"
     spoken = settled(page, said, 500)

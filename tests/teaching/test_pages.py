@@ -33,12 +33,6 @@ WATCH_CELLS = [
 ]
 
 
-def number(page, tile):
-    """The first number of a playground's tile."""
-    fact = page.locator(".mw-fact", has=page.get_by_text(tile, exact=True))
-    return fact.locator(".mw-fact-value").inner_text().replace("−", "-")
-
-
 @pytest.fixture(scope="module")
 def playground(chromium, tmp_path_factory):
     """One window with a touch screen that shows a playground without the site around it."""
@@ -66,7 +60,8 @@ def psmi_shown(page):
         "() => !document.querySelector('.mw-play-body').innerText.includes('…')"
         " && [...document.querySelectorAll('.mw-fact-value')].every((value) => value.innerText)"
     )
-    return float(number(page, "PSMI of the ringed point"))
+    fact = page.locator(".mw-fact", has=page.get_by_text("PSMI of the ringed point", exact=True))
+    return float(fact.locator(".mw-fact-value").inner_text().replace("−", "-"))
 
 
 @pytest.mark.parametrize("name", live.PLAYGROUNDS)

@@ -142,16 +142,6 @@ def test_points_and_labels_change_together(psmi):
     assert psmi.points.max() < 77
 
 
-def test_what_the_page_sends_is_taken_at_once(psmi):
-    points = np.vstack([psmi.points, [[0.0, 0.0]]])
-    labels = np.append(psmi.labels, 2).astype(np.uint8)
-    cloud = {"points": memoryview(points.tobytes()), "labels": memoryview(labels.tobytes())}
-    psmi.set_state({"_cloud": cloud, "selected": 90, "angle": 45})
-    assert (psmi.selected, psmi.angle) == (90, 45.0)
-    assert (psmi.points == points).all()
-    assert len(psmi._first["labels"]) == 90
-
-
 def test_nonsense_from_the_page_is_undone(psmi):
     points = psmi.points
     psmi.set_state({"_cloud": {"points": memoryview(b"12345678"), "labels": memoryview(b"\0")}})

@@ -1,30 +1,18 @@
-"""Dashboards of made-up sources, the front end in Node; widgets are closed after their test."""
+"""Dashboards of made-up sources; widgets are closed after their test."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from ipywidgets.widgets.widget import _instances
 
 from memowidgets.widgets import Dashboard
-from tests.javascript import asking
+from tests.browser.bare import close_widgets
 from tests.widgets.fake_source import FakeSource
 
 
 @pytest.fixture(autouse=True)
 def _closed():
     yield
-    for widget in list(_instances.values()):
-        if type(widget).__module__.startswith("memowidgets"):
-            widget.close()
-
-
-@pytest.fixture(scope="session")
-def ask(node):
-    """Asks the front end."""
-    with asking(node, Path(__file__).parent / "js" / "driver.mjs") as ask:
-        yield ask
+    close_widgets()
 
 
 @pytest.fixture

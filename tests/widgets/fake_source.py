@@ -124,8 +124,7 @@ class FakeSource:
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         return (score, layer, checkpoint) in self.done
 
-    def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
-        del layer, checkpoint
+    def missing(self, score: str, *_: str) -> Missing:
         return self.missing_of.get(score, Missing())
 
     def unchecked(self) -> Missing:
@@ -161,7 +160,6 @@ class FakeSource:
         self, position: int, score: str, layer: str, checkpoint: str, eta: float = 4.0
     ) -> SampleDetail:
         """All that is known of one sample."""
-        self.asked = (position, score, layer, checkpoint, eta)
         return detail_of(position, len(self.data), layers=3, checkpoints=4)
 
     def view(

@@ -12,7 +12,7 @@ import pytest
 from memowidgets.widgets.messages import fields, mismatch
 from memowidgets.widgets.widget import STATIC
 
-__all__ = ["LISTED", "SENT", "SPELLED", "page_of", "read", "say", "say_all", "told"]
+__all__ = ["LISTED", "SENT", "SPELLED", "compute", "page_of", "read", "say", "say_all", "told"]
 
 TEXT = (STATIC / "messages.js").read_text("utf-8")
 PLAIN = {"string": str, "boolean": bool, "Bytes": bytes, "null": None}
@@ -85,6 +85,12 @@ def say_all(widget: Any, kind: str, **content: Any) -> list[tuple[dict[str, Any]
 def say(widget: Any, kind: str, **content: Any) -> Any:
     """Send a message; the last answer."""
     return say_all(widget, kind, **content)[-1][0]
+
+
+def compute(dashboard: Any) -> None:
+    """Press Compute, and wait until there is an answer."""
+    dashboard.compute()
+    assert dashboard.wait(60)
 
 
 def page_of(inspector: Any, **asked: Any) -> Any:

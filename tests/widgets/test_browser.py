@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.browser.harness import drag
-from tests.browser.test_everywhere import agree, counts, recorded
+from tests.browser.test_everywhere import agree, counts, recorded, tau
 
 DASHBOARD = """
 from memowidgets.widgets import Dashboard, Missing
@@ -129,7 +129,7 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
         for part in (".mw-explorer .mw-plots", ".mw-inspector > *"):
             seen = page.locator(part).last.evaluate("e => getComputedStyle(e).opacity")
             assert float(seen) < 0.5
-        dashboard.screenshots("widgets-waiting", of=".mw-dashboard", widths=[960], themes=["light"])
+        dashboard.screenshots("widgets-waiting", of=".mw-dashboard", widths=[960])
     asked.wait_for(state="detached")
     dashboard.eventually("[dashboard.computed, len(dashboard.decisions)]", [True, 1])
     page.locator(".mw-empty").wait_for(state="hidden")
@@ -208,7 +208,7 @@ def by_roc_field_and_preset(dashboard):
         dashboard.eventually("dashboard.tau", wanted)
     assert page.get_by_text("its rates are optimistic").is_visible()
     page.get_by_role("radio", name="log-log").click()
-    dashboard.screenshots("widgets-log", of=".mw-explorer", themes=["light"])
+    dashboard.screenshots("widgets-log", of=".mw-explorer")
     page.get_by_label("share to flag").fill("10")
     page.get_by_label("share to flag").press("Enter")
     assert counts(page)["flagged"] == 60
@@ -253,7 +253,7 @@ def test_what_is_not_computed_waits_for_compute_which_may_be_cancelled_or_fail(d
     page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("progressbar", name="progress").wait_for()
     page.get_by_text("left", exact=False).first.wait_for()
-    dashboard.screenshots("widgets-busy", of=".mw-bar", themes=["light"])
+    dashboard.screenshots("widgets-busy", of=".mw-bar")
     dashboard.python("setattr(source, 'seconds', 0)")  # it has been seen
     page.wait_for_selector(".mw-explorer:not(.mw-dimmed)")
     agree(dashboard)
@@ -386,6 +386,55 @@ def test_whatever_is_touched_is_24_pixels_or_more_and_nothing_is_cut_off(dashboa
     page.locator(".mw-lira").wait_for()
     page.locator(".mw-other").click()
     assert_all_is_well()
-    dashboard.screenshots("widgets-zoom", widths=size[:1])
     page.add_style_tag(content=".mw .mw-step { height: 12px; min-height: 0; }")
     assert page.evaluate(TARGETS)  # it would have been found
+
+
+JUDGED = """
+import numpy as np
+from memowidgets.widgets import ThresholdExplorer
+from tests.widgets.fake_source import scores_like_psmi
+scores, errors, log_lira = scores_like_psmi(2000)
+log_lira[:7] = np.nan
+explorer = ThresholdExplorer(
+    scores, log_lira=log_lira, errors=errors, title="PSMI, layer 30",
+    more=True)
+explorer
+"""
+
+
+def at_rest(notebook):
+    """The page's counts, once the kernel stands at the same τ and η; both agree."""
+    page = notebook.page
+    page.wait_for_selector(".mw-explorer:not(.mw-pending)")
+    shown = counts(page)
+    notebook.eventually("explorer.tau_committed", tau(page))
+    eta = float(page.locator(".mw-explorer").get_attribute("data-eta"))
+    notebook.eventually("explorer.eta_committed", eta)
+    of = notebook.python("explorer.counts")
+    assert {name: of[name] for name in shown} == shown
+    point = "explorer.evaluation.at(explorer.tau)"
+    assert notebook.python(f"[{point}.found, {point}.missed]") == [shown["found"], shown["missed"]]
+    return shown
+
+
+def test_eta_moves_and_both_sides_count_the_same(widget_page):
+    notebook = widget_page([JUDGED])
+    page = notebook.page
+    page.locator(".mw-auc").get_by_text("AUC 0").wait_for()
+    before = at_rest(notebook)
+    page.get_by_text("7 samples without log-LiRA are left out.").wait_for()
+    drag(page.get_by_label("memorised from log-LiRA η"), (0.25, 0.5), (0.5, 0.5))
+    dragged = at_rest(notebook)
+    assert dragged["found"] + dragged["missed"] < before["found"] + before["missed"]
+    eta = notebook.python("explorer.eta")
+    page.keyboard.press("ArrowRight")
+    notebook.eventually("round(explorer.eta_committed, 1)", round(eta + 0.1, 1))
+    finer = at_rest(notebook)
+    drag(page.locator(".mw-histogram"), (0.3, 0.5), (0.5, 0.5))  # takes the keyboard away
+    assert at_rest(notebook)["flagged"] > finer["flagged"]
+    auc = notebook.python("explorer.evaluation.auc")
+    assert page.locator(".mw-auc").text_content() == f"AUC {auc:.2f}"
+    notebook.python("setattr(explorer, 'eta', 6.0)")
+    page.wait_for_selector('.mw-explorer[data-eta="6"]')
+    at_rest(notebook)

@@ -15,7 +15,7 @@ from memowidgets.evaluation import below_class, roc
 from memowidgets.evaluation.scored import AgainstClass
 from memowidgets.widgets import Dashboard, Missing
 from tests.widgets.fake_source import FakeSource
-from tests.widgets.page import say, say_all, told
+from tests.widgets.page import compute, say, say_all, told
 
 
 def n_memorized(dashboard):
@@ -36,8 +36,7 @@ def test_what_is_computed_shows_at_once_and_the_rest_waits_for_compute(opened):
     assert told(dashboard, "dimmed")
     assert "Below is still PSMI, layer 3, epoch 2" in told(dashboard, "message")["text"]
     assert dashboard.counts == before
-    dashboard.compute()
-    dashboard.wait(60)
+    compute(dashboard)
     assert dashboard.computed
     assert not told(dashboard, "dimmed")
     assert source.threads[-1] == "memowidgets-compute"
@@ -64,8 +63,7 @@ def test_only_what_is_short_and_trains_nothing_begins_by_itself(opened, missing,
     dashboard.wait(60)
     assert dashboard.computed is begins
     if not begins:
-        dashboard.compute()
-        dashboard.wait(60)
+        compute(dashboard)
     assert dashboard.counts["n"] == 200
     assert told(dashboard, "data")["values"]
 
@@ -183,8 +181,7 @@ def test_a_score_that_is_compared_follows_the_one_on_show_or_changes_places_with
     dashboard.metric = "loss"
     assert dashboard.comparing == [place("psmi")]
     dashboard.checkpoint = "epoch-3"
-    dashboard.compute()
-    assert dashboard.wait(60)
+    compute(dashboard)
     assert dashboard.comparing == [place("psmi", checkpoint="epoch-3")]
 
 
@@ -197,12 +194,10 @@ def test_what_is_compared_is_computed_before_as_anything_else(opened):
     dashboard.comparing = [place(checkpoint="epoch-1"), place("mahalanobis")]
     assert "Loss, layer 3, epoch 1" in told(dashboard, "message")["text"]
     assert not source.is_computed("loss", "last", "epoch-1")
-    dashboard.compute()
-    assert dashboard.wait(60)
+    compute(dashboard)
     assert told(dashboard, "button") == "Check with 2 short trainings"
     assert dashboard.computed
-    dashboard.compute()
-    assert dashboard.wait(60)
+    compute(dashboard)
     assert told(dashboard, "button") == ""
     names = ["PSMI, epoch 2", "Loss, epoch 1", "Mahalanobis, epoch 2"]
     assert told(dashboard, "compared")["names"] == names
@@ -302,8 +297,7 @@ def test_the_export_is_of_what_is_shown_and_a_failure_is_a_sentence(opened):
     assert not reply["done"]
     assert source.fail in reply["text"]
     dashboard.comparing = [place("logit_gap")]
-    dashboard.compute()
-    assert dashboard.wait(60)
+    compute(dashboard)
     assert source.fail in told(dashboard, "message")["text"]
     assert dashboard.computed
     assert told(dashboard, "compared") == {}

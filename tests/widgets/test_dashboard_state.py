@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import weakref
 
 import pytest
 
 from memowidgets.widgets import Choice
 from memowidgets.widgets.dashboard import PARTS
+from memowidgets.widgets.widget import watch
 from tests.widgets.fake_source import FakeSource
-from tests.widgets.page import say_all, told
+from tests.widgets.page import compute, say_all, told
 
 
 class GrowingSource(FakeSource):
@@ -83,8 +86,7 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
     assert not dashboard.computed
     assert dashboard.filter == "flagged"
     assert dashboard.state | wanted == dashboard.state
-    dashboard.compute()
-    dashboard.wait(60)
+    compute(dashboard)
     assert dashboard.computed
     assert (dashboard.tau, dashboard.eta) == (0.25, 5.0)
     assert (dashboard.filter, dashboard.sort) == ("left alone", "safe")
@@ -164,8 +166,7 @@ def test_what_is_new_is_offered_and_shown(growing):
 def test_neither_what_compute_made_nor_what_cannot_be_read_is_offered(growing):
     dashboard, source, looked = growing
     dashboard.layer = "1"
-    dashboard.compute()
-    dashboard.wait(60)
+    compute(dashboard)
     looked()
     source.broken = True
     looked()
@@ -189,3 +190,24 @@ def test_scores_without_a_layer_say_so(opened):
     dashboard.metric = "loss"
     dashboard.checkpoint = "epoch-3"
     assert "Below is still Loss, epoch 2" in told(dashboard, "message")["text"]
+
+
+def test_a_watch_ends_with_its_owner():
+    class Owner:
+        seen = 0
+
+    def look(owner):
+        owner.seen += 1
+
+    owner = Owner()
+    watch(owner, look, 0.001)
+    deadline = time.monotonic() + 60
+    while owner.seen < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert owner.seen >= 3
+    reference = weakref.ref(owner)
+    del owner
+    while reference() is not None and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.001)
+    assert reference() is None

@@ -95,7 +95,6 @@ def test_no_decision_is_made_on_what_is_not_seen(widget_page, name):
         page.locator(".mw-card").first.click()
         assert in_view(*seen)
         decide_on_ten(page, PLACES)
-        shown.screenshots(f"in-view-{name}", widths=[width])
         page.keyboard.press("Home")
         page.keyboard.press("Enter")
         for done in range(3):

@@ -1,4 +1,4 @@
-"""The JavaScript of the package and the site under strict TypeScript, from its JSDoc types."""
+"""The JavaScript of the package and the site: its own tests, and its types under TypeScript."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import re
 import shutil
 import subprocess
 
+import pytest
+
 from tests.front_end.tools import HERE, LOCK, node_modules
 
 ROOT = HERE.parents[1]
+TESTS = sorted((ROOT / "tests").rglob("*.test.mjs"))
 FILES = [file for room in ("memowidgets", "docs") for file in (ROOT / room).rglob("*.js")]
 
 
@@ -44,3 +47,17 @@ def test_the_lock_names_no_address():
     assert len(packages) > 1
     assert not [name for name, package in packages.items() if "resolved" in package]
     assert all("integrity" in package for name, package in packages.items() if name)
+
+
+@pytest.mark.parametrize("file", TESTS, ids=lambda f: f.name)
+def test_javascript(node, file):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("NODE_TEST")}
+    result = subprocess.run(
+        [node, "--test", "--test-reporter=tap", str(file)],
+        cwd=ROOT, env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    print(result.stdout)
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    passed = re.search(r"^# pass (\d+)", result.stdout, flags=re.MULTILINE)
+    assert passed is not None
+    assert int(passed[1]) > 0, "no test ran"

@@ -13,14 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from benchmarks.recording import PackedFile, pack
-from memowidgets.store import (
-    FORMAT,
-    Absent,
-    RunDirectory,
-    StoreError,
-    run_at,
-    without_advice,
-)
+from memowidgets.store import FORMAT, Absent, RunDirectory, StoreError, run_at, without_advice
 
 
 @pytest.fixture

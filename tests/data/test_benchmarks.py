@@ -229,10 +229,7 @@ TABLES = {
         LETTERED | {"question": ["Q?", "R?"]},
     ),
     "arc-easy": ("ARC-Easy/test-00000-of-00001.parquet", LETTERED | {"question": ["Q?", "R?"]}),
-    "openbookqa": (
-        "main/test-00000-of-00001.parquet",
-        LETTERED | {"question_stem": ["Q?", "R?"]},
-    ),
+    "openbookqa": ("main/test-00000-of-00001.parquet", LETTERED | {"question_stem": ["Q?", "R?"]}),
     "commonsenseqa": (
         "data/validation-00000-of-00001.parquet",
         LETTERED | {"question": ["Q?", "R?"], "question_concept": ["bank", "river"]},

@@ -295,10 +295,7 @@ def test_equal_texts_with_different_labels_are_listed():
     assert "q" not in str(caught[0].message).partition(": ")[2]
 
 
-@pytest.mark.parametrize(
-    ("words", "facts"),
-    [({"9": "x"}, "'9'.*ids"), ({"1": " "}, "'1'.*empty")],
-)
+@pytest.mark.parametrize(("words", "facts"), [({"9": "x"}, "'9'.*ids"), ({"1": " "}, "'1'.*empty")])
 def test_new_texts_are_checked_by_their_id(words, facts):
     data = TextDataset.from_texts(["a", "b"], [0, 1])
     assert data.with_texts({"1": "c"}).texts == ("a", "c")

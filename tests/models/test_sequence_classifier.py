@@ -19,11 +19,7 @@ from memowidgets.models.heads import own_pooling
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import tokenizer_of_words
 from memowidgets.training.checkpoint import Forward
-from tests.models.small import (
-    assert_kept_is_near,
-    assert_left_as_it_is,
-    one_pass,
-)
+from tests.models.small import assert_kept_is_near, assert_left_as_it_is, one_pass
 
 CPU = torch.device("cpu")
 WORDS = ["red", "green", "blue", "cold", "warm", "dry", "wet", "old", "new", "far", "near"]

@@ -78,12 +78,8 @@ def run_in_two_processes(script: str, folder: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
     command += ["--master_port=0", "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:0"]
     here = Path(__file__)
+    command += [str(here.with_name(script)), str(folder)]
     done = subprocess.run(
-        [*command, str(here.with_name(script)), str(folder)],
-        cwd=here.parents[2],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=280,
+        command, cwd=here.parents[2], check=False, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -62,10 +62,7 @@ def in_doubles():
     torch.set_default_dtype(before)
 
 
-@pytest.mark.parametrize(
-    "around",
-    [in_bfloat16, in_doubles, torch.no_grad, torch.inference_mode],
-)
+@pytest.mark.parametrize("around", [in_bfloat16, in_doubles, torch.no_grad, torch.inference_mode])
 def test_a_context_of_the_caller_changes_no_number(around):
     def trained():
         made = learner("sgd")

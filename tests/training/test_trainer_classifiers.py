@@ -12,12 +12,7 @@ from transformers import DataCollatorWithPadding, Trainer
 
 import memowidgets as mw
 from memowidgets.training.trainer_callback import check_rows
-from tests.models.test_sequence_classifier import (
-    classifier,
-    texts,
-    tiny,
-    tokenizer_of_words,
-)
+from tests.models.test_sequence_classifier import classifier, texts, tiny, tokenizer_of_words
 from tests.training.test_trainer_callback import assert_same_weights, trained_weights
 from tests.training.test_trainer_callback import trainer as a_trainer
 
@@ -116,10 +111,7 @@ def first_tokens(row, n):
             lambda rows: [*rows[:7], {**rows[7], "label": (rows[7]["label"] + 1) % 3}, *rows[8:]],
             "'{ids[7]}' the Trainer's label is . where .*class_names=",
         ),
-        (
-            lambda rows: typed(rows, 1),
-            "rows have token_type_ids other than 0",
-        ),
+        (lambda rows: typed(rows, 1), "rows have token_type_ids other than 0"),
     ],
     ids=["a row less", "cut", "another label", "pairs"],
 )

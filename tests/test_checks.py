@@ -25,6 +25,7 @@ CODES = np.array([2, 0, 1])[NUMBERS]
 X = np.random.default_rng(0).normal(size=(N, 6)) + CODES[:, None]
 PIXELS = np.random.default_rng(2).random((N, 8, 8))
 LOGITS = np.random.default_rng(1).normal(size=(N, 3))
+TEXTS = [f"{i}" for i in range(N)]
 FORMS = [WORDS, WORDS.tolist(), pd.Series(WORDS), pd.Series(WORDS, dtype="category"),
          pd.Series(WORDS, dtype="string"), WORDS.astype(object)]  # fmt: skip
 
@@ -50,7 +51,7 @@ def test_class_names_say_which_column_is_whose():
     names = ["loan", "card", "cash"]
     audit = mw.Audit.from_arrays(WORDS, logits=LOGITS, class_names=names)
     np.testing.assert_array_equal(audit.labels, NUMBERS)
-    texts = mw.data.TextDataset.from_texts([f"{i}" for i in range(N)], WORDS, names)
+    texts = mw.data.TextDataset.from_texts(TEXTS, WORDS, names)
     given = mw.Audit.from_arrays(WORDS, logits=LOGITS, samples=texts)
     np.testing.assert_array_equal(given.labels, NUMBERS)
 
@@ -85,7 +86,7 @@ def test_sparse_features_are_made_dense_and_their_size_is_said():
     pd.testing.assert_series_equal(audit.score("psmi"), whole.score("psmi"))
 
 
-@pytest.mark.parametrize("samples", [None, [f"{i}" for i in range(N)], PIXELS])
+@pytest.mark.parametrize("samples", [None, TEXTS, PIXELS])
 def test_a_class_that_never_occurs_is_said_once(samples):
     with pytest.warns(
         UserWarning, match="1 of 4 classes never occur in the labels: 0; number"
@@ -125,7 +126,7 @@ def test_categories_of_pandas_number_the_classes_in_their_own_order():
         assert audit.data.class_names == tuple(names)
         np.testing.assert_array_equal(audit.labels, NUMBERS)
         np.testing.assert_array_equal(loss(LOGITS, labels), loss(LOGITS, NUMBERS))
-        texts = mw.data.TextDataset.from_texts([f"{i}" for i in range(N)], labels)
+        texts = mw.data.TextDataset.from_texts(TEXTS, labels)
         np.testing.assert_array_equal(texts.labels, NUMBERS)
         table = mw.data.TableDataset.from_frame(pd.DataFrame({"x": X[:, 0], "label": labels}))
         np.testing.assert_array_equal(table.labels, NUMBERS)
@@ -168,9 +169,7 @@ MASKED = [
         np.ma.array(np.zeros((N, 4, 4)), mask=np.broadcast_to(MASK[:, None, None], (N, 4, 4))),
         NUMBERS,
     ),
-    lambda: mw.data.TextDataset.from_texts(
-        [f"{i}" for i in range(N)], WORDS, ids=np.ma.array(np.arange(N), mask=MASK)
-    ),
+    lambda: mw.data.TextDataset.from_texts(TEXTS, WORDS, ids=np.ma.array(np.arange(N), mask=MASK)),
 ]
 
 

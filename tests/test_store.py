@@ -207,19 +207,10 @@ def test_a_name_that_leads_out_of_the_run_is_refused(run, name):
     assert not run.has(name)
 
 
-@pytest.mark.parametrize(
-    ("path", "error"),
-    [
-        (5, TypeError),
-        (None, TypeError),
-        ("", ValueError),
-        ("a\0b", ValueError),
-        ("\ud800", ValueError),
-        ("~nobody-here/x", ValueError),
-    ],
-)
-def test_what_cannot_be_a_path_is_refused(path, error, tmp_path, monkeypatch):
+@pytest.mark.parametrize("path", [5, None, "", "a\0b", "\ud800", "~nobody-here/x"])
+def test_what_cannot_be_a_path_is_refused(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    error = ValueError if isinstance(path, str) else TypeError
     for open_it in (RunDirectory, run_at):
         with pytest.raises(error, match="path"):
             open_it(path)

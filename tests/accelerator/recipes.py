@@ -94,14 +94,8 @@ RECIPES = {
 def audit(name: str, path, device: str, precision: str = "float32", **changes) -> mw.Audit:
     """Return an audit of a recipe that is not trained yet."""
     make, data = RECIPES[name]
-    training = mw.TrainingConfig(
-        epochs=1,
-        checkpoint_every=0.5,
-        batch_size=8,
-        optimizer="sgd",  # AdamW's first steps have one size, and only the rounding of some signs
-        lr=0.1,
-        precision=precision,
-        **changes,
-    )
+    # AdamW's first steps have one size, and only the rounding of some signs
+    course = {"epochs": 1, "checkpoint_every": 0.5, "batch_size": 8, "optimizer": "sgd", "lr": 0.1}
+    training = mw.TrainingConfig(precision=precision, **course, **changes)
     settings = {"training": training, "device": device, "held_out": 1 / 8, "seed": 1}
     return mw.Audit(make(data()), data(), path=path, **settings)

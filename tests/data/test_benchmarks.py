@@ -215,6 +215,7 @@ LETTERED = {
     ],
     "answerKey": ["3", "A"],
 }
+ARC = LETTERED | {"question": ["Q?", "R?"]}
 MMLU = {
     "question": ["Which bone?", "Which star?", "Which rib?"],
     "subject": ["anatomy", "astronomy", "anatomy"],
@@ -224,15 +225,12 @@ MMLU = {
 TABLES = {
     "mmlu": ("all/test-00000-of-00001.parquet", MMLU),
     "mmlu-field": ("all/test-00000-of-00001.parquet", MMLU),
-    "arc-challenge": (
-        "ARC-Challenge/test-00000-of-00001.parquet",
-        LETTERED | {"question": ["Q?", "R?"]},
-    ),
-    "arc-easy": ("ARC-Easy/test-00000-of-00001.parquet", LETTERED | {"question": ["Q?", "R?"]}),
+    "arc-challenge": ("ARC-Challenge/test-00000-of-00001.parquet", ARC),
+    "arc-easy": ("ARC-Easy/test-00000-of-00001.parquet", ARC),
     "openbookqa": ("main/test-00000-of-00001.parquet", LETTERED | {"question_stem": ["Q?", "R?"]}),
     "commonsenseqa": (
         "data/validation-00000-of-00001.parquet",
-        LETTERED | {"question": ["Q?", "R?"], "question_concept": ["bank", "river"]},
+        ARC | {"question_concept": ["bank", "river"]},
     ),
     "ethics": (
         "commonsense/test/0000.parquet",

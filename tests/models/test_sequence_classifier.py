@@ -19,7 +19,7 @@ from memowidgets.models.heads import own_pooling
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import tokenizer_of_words
 from memowidgets.training.checkpoint import Forward
-from tests.models.small import assert_kept_is_near, assert_left_as_it_is, one_pass
+from tests.models.small import assert_kept_is_near, assert_left_as_it_is, one_pass, saved
 
 CPU = torch.device("cpu")
 WORDS = ["red", "green", "blue", "cold", "warm", "dry", "wet", "old", "new", "far", "near"]
@@ -53,17 +53,10 @@ def tokenizer(data):
 
 
 def tiny_config(family: str, vocabulary: int, **changes):
-    common = {
-        "vocab_size": vocabulary,
-        "max_position_embeddings": 64,
-        "pad_token_id": 0,
-        "num_labels": 3,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "cls_token_id": None,
-        "sep_token_id": None,
-    }
-    return AutoConfig.for_model(family, **{**common, **FAMILIES[family][1], **changes})
+    common = {"vocab_size": vocabulary, "max_position_embeddings": 64, "num_labels": 3}
+    tokens = {"bos_token_id": None, "eos_token_id": None, "cls_token_id": None}
+    tokens |= {"sep_token_id": None, "pad_token_id": 0}
+    return AutoConfig.for_model(family, **common | tokens | FAMILIES[family][1] | changes)
 
 
 def tiny(family: str, vocabulary: int, **changes):
@@ -184,9 +177,8 @@ def test_a_vocabulary_of_the_same_size_is_not_the_same_vocabulary(tmp_path):
 
 def test_workers_receive_a_path_and_not_the_weights(data, tokenizer, tmp_path):
     raw = tiny("bert", len(tokenizer), intermediate_size=4096)
-    raw.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", LORA)
+    folder = saved(tmp_path / "model", raw, tokenizer)
+    model = mw.models.SequenceClassifier.from_pretrained(folder, LORA)
     model.build(data)
     weights = sum(p.numel() * 4 for p in raw.parameters())
     assert len(cloudpickle.dumps(model)) < weights / 20

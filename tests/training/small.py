@@ -11,6 +11,7 @@ import numpy as np
 
 import memowidgets as mw
 from memowidgets.models import ConvNet
+from memowidgets.training.learner import Learner, Recipe
 
 TRAINING = mw.TrainingConfig(epochs=1, batch_size=16)
 
@@ -58,6 +59,13 @@ def trained(path, **changes) -> mw.Audit:
     audit = tiny_audit(path, **changes)
     audit.train()
     return audit
+
+
+def learner_of(model, data, rows=None, seed=0, bases=None, **settings) -> Learner:
+    """A learner on the CPU in float32, of all samples if no rows are named."""
+    training = mw.TrainingConfig(**{"precision": "float32"} | settings)
+    recipe = Recipe(model, data, training.resolve(model.training_defaults), "cpu", bases=bases)
+    return Learner(recipe, np.arange(len(data)) if rows is None else rows, seed)
 
 
 def contents(audit) -> tuple[np.ndarray, np.ndarray]:

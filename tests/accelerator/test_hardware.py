@@ -11,7 +11,7 @@ import pytest
 import torch
 from accelerate import PartialState
 from torch import nn
-from transformers import TrainingArguments
+from transformers import Trainer, TrainingArguments
 
 import memowidgets as mw
 from memowidgets.models.device import DeviceError, device_status, resolve_device, working_on
@@ -21,8 +21,7 @@ from memowidgets.training.passes import Capture
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.training.small import Inline, assert_same
-from tests.training.test_trainer_callback import make_audit, script_rows
-from tests.training.test_trainer_callback import trainer as a_trainer
+from tests.training.test_trainer_callback import ON_THE_CPU, QUIET, collate, make_audit, script_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*guess.*:UserWarning")
 
@@ -257,12 +256,14 @@ def by_a_trainer(path, on, monkeypatch):
     module, tokenizer = recipes.language_model(data), recipes.word_tokenizer(data)
     made = make_audit(module, tokenizer, data, path, device="cpu")
     callback = mw.training.MemorizationCallback(made, stop_at_drop=None)
-    # accelerate chooses among the kinds of devices that it knows, and no argument names another.
-    monkeypatch.setattr(TrainingArguments, "_setup_devices", torch.device(on))
-    monkeypatch.setitem(PartialState._shared_state, "device", torch.device(on))
     # AdamW's first steps have one size, and only the rounding of some signs
     course = {"num_train_epochs": 2, "learning_rate": 0.1, "optim": "sgd"}
-    trainer = a_trainer(module, script_rows(data, tokenizer), path, callback, **course)
+    arguments = TrainingArguments(str(path), **course, **QUIET, **ON_THE_CPU)
+    # accelerate chooses among the kinds of devices that it knows, and no argument names another.
+    monkeypatch.setitem(vars(arguments), "_setup_devices", torch.device(on))
+    monkeypatch.setitem(PartialState._shared_state, "device", torch.device(on))
+    rows = script_rows(data, tokenizer)
+    trainer = Trainer(module, arguments, collate, rows, callbacks=[callback])
     # the Trainer has moved the model, and a second move gives it weights that no optimizer has
     trainer.accelerator.device_placement = False
     trainer.train()

@@ -29,15 +29,8 @@ def samples(seed=0):
 
 def mlp(seed=0):
     torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Linear(WIDTH, 16),
-        nn.BatchNorm1d(16),
-        nn.ReLU(),
-        nn.Dropout(0.3),
-        nn.Linear(16, 8),
-        nn.ReLU(),
-        nn.Linear(8, CLASSES),
-    )
+    body = nn.Linear(WIDTH, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3)
+    return nn.Sequential(*body, nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, CLASSES))
 
 
 def trained(module, data, epochs=3, watch=None, start=0, until=None, lr=0.02):
@@ -196,25 +189,13 @@ def test_a_failing_pass_leaves_the_module_as_it_was(data, tmp_path):
 # What is recorded
 
 
-def by_hand(module, data, part, *, of_input):
-    """Hidden states as anyone would capture them."""
-    kept = []
-    hook = (
-        part.register_forward_pre_hook(lambda _m, inputs: kept.append(inputs[0]))
-        if of_input
-        else part.register_forward_hook(lambda _m, _i, output: kept.append(output))
-    )
-    with torch.no_grad():
-        logits = module.eval()(data.tensors[0])
-    hook.remove()
-    return kept[0].numpy(), logits.numpy()
-
-
-def test_scores_are_those_of_hidden_states_captured_by_hand(watched, data):
-    watch, module = watched
-    audit, labels = watch.audit, data.tensors[1].numpy()
-    for layer, part, of_input in (("last", module[6], True), ("4", module[4], False)):
-        states, logits = by_hand(module, data, part, of_input=of_input)
+def test_scores_are_those_of_hidden_states_computed_by_hand(watched, data):
+    """The last is what goes into the head, and the other what its layer gives."""
+    (watch, module), (x, labels) = watched, data.tensors
+    audit = watch.audit
+    for layer, below in (("last", module[:6]), ("4", module[:5])):
+        with torch.no_grad():
+            states, logits = below.eval()(x), module.eval()(x)
         expected = mw.Audit.from_arrays(labels, states, logits)
         np.testing.assert_allclose(
             audit.score("psmi", layer, "final"), expected.score("psmi"), rtol=1e-5, atol=1e-6
@@ -226,7 +207,7 @@ def test_scores_are_those_of_hidden_states_captured_by_hand(watched, data):
     losses = np.stack([audit.score("loss", checkpoint=n) for n in audit.checkpoints.index[1:]])
     csl = audit.score("csl", checkpoint="final")
     np.testing.assert_allclose(csl, losses.mean(axis=0), rtol=1e-12)
-    loss = np.median(cross_entropy(torch.tensor(logits), data.tensors[1], reduction="none"))
+    loss = np.median(cross_entropy(logits, labels, reduction="none"))
     assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(loss, rel=1e-6)
 
 
@@ -634,6 +615,7 @@ def rows_with(label):
         (lambda d: rows_with("cat"), ValueError, "some labels are strings .* row 7 of the data"),
         (lambda d: rows_with(3), ValueError, "for 3 classes, but the data have 4"),
         (lambda d: rows_with(-1), ValueError, "row 7 is -1"),
+        (lambda d: [(torch.ones(n), n % 2) for n in range(2, 22)], ValueError, "with collate_fn"),
     ],
 )  # fmt: skip
 def test_data_that_can_not_be_watched_are_named(given, error, message, data, tmp_path):
@@ -676,12 +658,6 @@ def test_arguments_that_can_not_be_meant_are_named(changes, error, message, data
     with pytest.raises(error, match=message):
         mw.watch(data=data, path=tmp_path / "run", **given)
     assert not (tmp_path / "run" / "checkpoints").exists()
-
-
-def test_rows_of_several_sizes_are_asked_for_in_a_loader(tmp_path):
-    rows = [(torch.ones(n), n % 2) for n in range(2, 22)]
-    with pytest.raises(ValueError, match="a DataLoader with collate_fn"):
-        mw.watch(mlp(), rows, tmp_path / "run", STEPS)
 
 
 def test_a_layer_that_does_not_run_or_has_no_batch_is_named(data, tmp_path):

@@ -274,9 +274,8 @@ def test_a_recording_gives_back_what_was_packed(tmp_path):
         assert found[name].dtype == arrays[name].dtype
     assert (sorted(found), len(found), "q" in found) == (["n", "no", "x"], 3, False)
     assert found.metadata == {"k": "v"}
-    np.testing.assert_array_equal(
-        recording.read_tensors("scores/b")["x"], files["scores/b"].arrays["x"]
-    )
+    scores = recording.read_tensors("scores/b")["x"]
+    np.testing.assert_array_equal(scores, files["scores/b"].arrays["x"])
     assert recording.names("checkpoints", "") == ["e"]
     assert recording.read_note("checkpoints/e/record.json") == {"step": 3}
     assert recording.has_file("note.json")

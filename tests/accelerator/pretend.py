@@ -233,9 +233,8 @@ def _destination(name, args, ours, wanted) -> int | None:
 @functools.cache
 def register() -> list[torch.library.Library]:
     """Tell torch of the device, once in a process."""
-    torch.utils.backend_registration._setup_privateuseone_for_python_backend(
-        NAME, backend_module=DEVICE
-    )
+    set_up = torch.utils.backend_registration._setup_privateuseone_for_python_backend
+    set_up(NAME, backend_module=DEVICE)
     fallback = torch.library.Library("_", "IMPL")
     fallback.fallback(lambda op, *args, **kwargs: _run(op, args, kwargs), "PrivateUse1")
     factories = torch.library.Library("aten", "IMPL")

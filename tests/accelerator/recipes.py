@@ -45,9 +45,8 @@ def texts() -> mw.data.TextDataset:
 def table() -> mw.data.TableDataset:
     rng = np.random.default_rng(0)
     columns = {"age": rng.normal(40, 9, N), "dose": rng.random(N), "ward": rng.choice(_WORDS, N)}
-    return mw.data.TableDataset.from_frame(
-        pd.DataFrame({**columns, "outcome": np.where(np.arange(N) % 2, "well", "ill")}), "outcome"
-    )
+    frame = pd.DataFrame(columns).assign(outcome=np.where(np.arange(N) % 2, "well", "ill"))
+    return mw.data.TableDataset.from_frame(frame, "outcome")
 
 
 def of_rows(n_classes: int, n_features: int) -> nn.Module:
@@ -66,9 +65,8 @@ def image_model(n_classes=10):
 
 
 def _with_lora(data, **lora):
-    return mw.models.CausalLM.from_model(
-        language_model(data), word_tokenizer(data), lora=mw.models.LoRA(r=2, dropout=0.1, **lora)
-    )
+    adapters = mw.models.LoRA(r=2, dropout=0.1, **lora)
+    return mw.models.CausalLM.from_model(language_model(data), word_tokenizer(data), adapters)
 
 
 def _of_images(data):

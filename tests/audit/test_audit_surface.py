@@ -51,7 +51,6 @@ from memowidgets.store import StoreError
         (lambda a: mw.Audit.open(a.path, data=["secret"]), "dataset of mw.data, not list"),
         (lambda a: mw.Audit.open(a.path, model=3), "model of mw.models, not int"),
         (lambda a: mw.Audit.open(a.path, held_out="0.1"), "dataset of mw.data, not str"),
-        (lambda a: mw.Audit.open(None), "a path must be a text or a pathlib.Path"),
         # models, settings and data
         (lambda _: mw.TrainingConfig(milestones=0.5), "milestones must be several values"),
         (lambda _: mw.models.TorchClassifier(print, layers="fc"), "layers must be several values"),

@@ -23,9 +23,8 @@ def rows(n=6, **changes):
 
 
 def test_rows_become_samples_and_the_rest_attributes():
-    data = MCQDataset.from_records(
-        [row(0, id="x", ward="a", age=7), row(1, id="y", ward="b", choices=["no", "yes"])]
-    )
+    two = row(0, id="x", ward="a", age=7), row(1, id="y", ward="b", choices=["no", "yes"])
+    data = MCQDataset.from_records(two)
     sample = data[1]
     assert (sample.id, sample.question, sample.choices) == ("y", "Colour 1?", ("no", "yes"))
     assert sample.label == 1

@@ -47,9 +47,8 @@ def one_pass(model, module, data, positions, precision="float32"):
 
 def assert_kept_is_near(cached, plain, data, atol):
     """Compare a pass from the kept output of frozen blocks with one that computes it anew."""
-    kept, anew = (
-        one_pass(model, model.build(data), data, np.arange(len(data))) for model in (cached, plain)
-    )
+    every = np.arange(len(data))
+    kept, anew = (one_pass(one, one.build(data), data, every) for one in (cached, plain))
     assert list(kept.layers) == ["1", "2", "3"]
     for name in kept.layers:
         scale = np.abs(anew.layers[name]).max()

@@ -112,9 +112,8 @@ def test_a_head_of_another_width_is_made_anew_from_the_seed(family, data, tmp_pa
     assert heads[0].shape == (3, 16)
     np.testing.assert_array_equal(heads[0], heads[1])
     assert (heads[0] != heads[2]).any()
-    torch.testing.assert_close(
-        dict(module.base_model.state_dict()), dict(raw.base_model.state_dict())
-    )
+    found, given = (dict(one.base_model.state_dict()) for one in (module, raw))
+    torch.testing.assert_close(found, given)
 
 
 @every_family

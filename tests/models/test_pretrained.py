@@ -72,11 +72,10 @@ def read_from(tmp_path, family, **options):
 
 
 UPPER, ALL = LoRA(r=2, layers="top:2"), LoRA(r=2)
+DROPPING = LoRA(r=2, layers="top:2", dropout=0.4)
 MODELS = {
     "all blocks": lambda _: questioned(causal_of("llama"), ALL),
-    "upper blocks with dropout": lambda _: questioned(
-        causal_of("opt"), LoRA(r=2, layers="top:2", dropout=0.4)
-    ),
+    "upper blocks with dropout": lambda _: questioned(causal_of("opt"), DROPPING),
     "nothing kept": lambda _: questioned(causal_of("gpt2"), UPPER, cache=False),
     "a folder in bfloat16": lambda at: questioned(causal_of("llama").bfloat16(), ALL, at),
     "tied to the head": lambda at: questioned(causal_of("gemma"), UPPER, at),

@@ -216,21 +216,19 @@ def normalised(n):
 def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
     shared, act = nn.Linear(data.images[0].size, 8), nn.ReLU()
     before = shared.weight.clone()
-    model = mw.models.TorchClassifier(
-        lambda n: nn.Sequential(nn.Flatten(), shared, act, nn.Linear(8, n))
-    )
+
+    def around(n, part, after=act):
+        return nn.Sequential(nn.Flatten(), part, after, nn.Linear(8, n))
+
+    model = mw.models.TorchClassifier(lambda n: around(n, shared))
     first = model.build(data)
     with pytest.raises(ValueError, match=r"the part '1' of one that it returned before"):
         model.build(data)
     assert torch.equal(first[1].weight, before)
-    fresh = mw.models.TorchClassifier(
-        lambda n: nn.Sequential(nn.Flatten(), copy.deepcopy(shared), act, nn.Linear(8, n))
-    )
+    fresh = mw.models.TorchClassifier(lambda n: around(n, copy.deepcopy(shared)))
     assert fresh.build(data)[1].weight is not fresh.build(data)[1].weight
     shared.requires_grad_(requires_grad=False)
-    frozen = mw.models.TorchClassifier(
-        lambda n: nn.Sequential(nn.Flatten(), shared, nn.BatchNorm1d(8).eval(), nn.Linear(8, n))
-    )
+    frozen = mw.models.TorchClassifier(lambda n: around(n, shared, nn.BatchNorm1d(8).eval()))
     modules = [frozen.build(data) for _ in range(2)]
     assert modules[0][1] is modules[1][1]
     assert [part.training for part in modules[0]] == [True, True, False, True]

@@ -36,9 +36,8 @@ DIGITS = CLEAN.with_canaries(12, seed=0)
 
 
 def audit_at(path, members="half") -> mw.Audit:
-    return mw.Audit(
-        mw.models.ConvNet(4), DIGITS, path, TRAINING, device="cpu", members=members, held_out=0.1
-    )
+    settings = {"device": "cpu", "members": members, "held_out": 0.1}
+    return mw.Audit(mw.models.ConvNet(4), DIGITS, path, TRAINING, **settings)
 
 
 def predicting_at(audit, name):

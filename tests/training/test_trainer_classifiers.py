@@ -138,10 +138,6 @@ class Loader:
         self.dataset, self.collate_fn = rows, lambda batch: read(batch[0])
 
 
-def passes_of(audit):
-    return mw.training.MemorizationCallback(audit)._recorder.passes
-
-
 @pytest.mark.parametrize("label", [np.array([0.0, 1.0, 1.0]), 0.5, float("nan"), None])
 def test_labels_that_are_not_one_class_are_refused(label, fresh, data, tokenizer):
     rows = script_rows(data, tokenizer)
@@ -151,8 +147,9 @@ def test_labels_that_are_not_one_class_are_refused(label, fresh, data, tokenizer
         named = {} if row["label"] is None else {"labels": np.array([row["label"]])}
         return {"input_ids": np.array([row["input_ids"]])} | named
 
+    passes = mw.training.MemorizationCallback(fresh[0])._recorder.passes
     with pytest.raises(ValueError, match=f"'{data.ids[2]}' .*Trainer's label is .* has class"):
-        check_rows(Loader(rows, read), passes_of(fresh[0]))
+        check_rows(Loader(rows, read), passes)
 
 
 def test_a_head_with_other_classes_is_refused(fresh, data, tokenizer, tmp_path):

@@ -12,10 +12,10 @@ import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
 from tests.models import test_causal_lm as of_questions
 from tests.models import test_image_classifier as of_images
+from tests.models import test_sequence_classifier as of_texts
 
 N = 48
 _SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
-_WORDS = np.array(["mild", "wet", "cold", "dry", "warm", "far", "near", "old", "new", "thin"])
 
 
 @functools.cache
@@ -26,25 +26,22 @@ def digits() -> mw.data.ImageDataset:
 
 @functools.cache
 def questions() -> mw.data.MCQDataset:
-    rng = np.random.default_rng(0)
-    rows = [
-        {"question": " ".join(rng.choice(_WORDS, 5)), "choices": ["yes", "no"], "answer": i % 2}
-        for i in range(N)
-    ]
-    return mw.data.MCQDataset.from_records(rows)
+    return of_questions.questions(N)
 
 
 @functools.cache
 def texts() -> mw.data.TextDataset:
-    rng = np.random.default_rng(0)
-    rows = [" ".join(rng.choice(_WORDS, rng.integers(3, 7))) for _ in range(N)]
-    return mw.data.TextDataset.from_texts(rows, np.arange(N) % 2)
+    return of_texts.texts(N)
 
 
 @functools.cache
 def table() -> mw.data.TableDataset:
     rng = np.random.default_rng(0)
-    columns = {"age": rng.normal(40, 9, N), "dose": rng.random(N), "ward": rng.choice(_WORDS, N)}
+    columns = {
+        "age": rng.normal(40, 9, N),
+        "dose": rng.random(N),
+        "ward": rng.choice(of_texts.WORDS, N),
+    }
     frame = pd.DataFrame(columns).assign(outcome=np.where(np.arange(N) % 2, "well", "ill"))
     return mw.data.TableDataset.from_frame(frame, "outcome")
 

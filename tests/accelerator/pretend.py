@@ -154,11 +154,6 @@ class Pretend(torch.Tensor):
         return _run(operation, args, kwargs or {})
 
 
-def _asked_for(kwargs: dict) -> torch.device | None:
-    device = kwargs.get("device")
-    return None if device is None else torch.device(device)
-
-
 def _run(operation, args, kwargs):
     """Do an operation on what the tensors hold, and give its results the device of their inputs."""
     name = operation._schema.name
@@ -169,7 +164,7 @@ def _run(operation, args, kwargs):
     if name not in _COPIES and (len(places) > 1 or (ours and strange)):
         found = sorted({str(tensor.device) for tensor in tensors})
         raise RuntimeError(f"{name} got tensors on different devices: {', '.join(found)}")
-    wanted = _asked_for(kwargs)
+    wanted = None if kwargs.get("device") is None else torch.device(kwargs["device"])
     goes_to = _destination(name, args, ours, wanted)
     args, kwargs = _changed(_held, args), _changed(_held, kwargs)
     if wanted is not None and wanted.type == NAME:

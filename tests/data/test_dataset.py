@@ -313,12 +313,8 @@ def test_the_source_of_a_loader_makes_the_same_dataset_again(make, tmp_path):
     data = make(tmp_path)
     assert json.loads(json.dumps(data.source)) == data.source
     again = load(data.source)
-    assert again.source == data.source
-    assert again.ids.tolist() == data.ids.tolist()
-    assert again.labels.tolist() == data.labels.tolist()
-    assert again.class_names == data.class_names
-    assert again.content_hashes() == data.content_hashes()
-    assert repr(list(again)[:12]) == repr(list(data)[:12])
+    assert (again.source, again.class_names) == (data.source, data.class_names)
+    same_samples(again, data)
     for other in (data.take([0, 1]), data.with_canaries(1), data.with_labels(data.labels)):
         assert other.source is None
 

@@ -489,7 +489,7 @@ def test_another_training_replaces_a_run_only_when_asked(data, tmp_path):
     with pytest.raises(ValueError, match="holds another run: 48 samples have another content"):
         mw.watch(mlp(), samples(seed=9), steps_per_epoch=STEPS, **again)
     with pytest.raises(ValueError, match="holds another run: model class is Sequential there"):
-        mw.watch(Net(), data, steps_per_epoch=STEPS, **again)
+        mw.watch(Checkpointed(), data, steps_per_epoch=STEPS, **again)
     digits = mw.data.load_digits().take(range(60))
     with pytest.raises(ValueError, match="another run"):
         mw.Audit(mw.models.ConvNet(), digits, path=tmp_path / "run")
@@ -713,23 +713,16 @@ def test_auto_layers_refuse_what_is_not_one_linear_head(kind, said, data, tmp_pa
     assert len(watch.audit.score("loss", checkpoint=0)) == N
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = mlp()
-
-    def forward(self, x):
-        return self.body(x)
-
-
 def test_rows_that_are_mappings_are_read_by_name_or_refused(tmp_path):
+    """`forward` of a Sequential calls what it takes input."""
+
     def watch(inputs, label):
         rows = [{inputs: x, label: y} for x, y in samples()]
-        return mw.watch(Net(), rows, tmp_path / inputs, STEPS)
+        return mw.watch(mlp(), rows, tmp_path / inputs, STEPS)
 
-    assert len(watch("x", "label").audit.members) == N
+    assert len(watch("input", "label").audit.members) == N
     for names, said in (
-        (("image", "label"), r"'image'.* x;.*forward="),
+        (("image", "label"), r"'image'.* input;.*forward="),
         (("image", "target"), r"'label'.*image, target"),
     ):
         with pytest.raises(TypeError, match=said):
@@ -739,13 +732,13 @@ def test_rows_that_are_mappings_are_read_by_name_or_refused(tmp_path):
 def test_a_dataset_of_hugging_face_is_read_in_torch_format_or_refused(data, tmp_path):
     datasets = pytest.importorskip("datasets")
     x, y = data.tensors
-    plain = datasets.Dataset.from_dict({"x": x.tolist(), "label": y.tolist()})
-    watch = mw.watch(Net(), plain.with_format("torch"), tmp_path / "run", STEPS)
+    plain = datasets.Dataset.from_dict({"input": x.tolist(), "label": y.tolist()})
+    watch = mw.watch(mlp(), plain.with_format("torch"), tmp_path / "run", STEPS)
     assert watch.audit.data.labels.tolist() == y.tolist()
     with pytest.raises(TypeError, match=r"with_format\('torch'\)"):
-        mw.watch(Net(), plain, tmp_path / "plain", STEPS)
+        mw.watch(mlp(), plain, tmp_path / "plain", STEPS)
     with pytest.raises(TypeError, match="'train'"):
-        mw.watch(Net(), datasets.DatasetDict({"train": plain}), tmp_path / "all", STEPS)
+        mw.watch(mlp(), datasets.DatasetDict({"train": plain}), tmp_path / "all", STEPS)
 
 
 def test_rows_of_a_random_split_keep_their_position_in_the_whole(data, tmp_path):

@@ -180,9 +180,7 @@ def test_more_are_added_to_those_that_are_there(audit, referenced, trained):
 
 def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
     assert "reference" not in audit.metrics
-    with pytest.raises(
-        StoreError, match=r"no reference models yet: call audit.run_references\(2\)"
-    ):
+    with pytest.raises(StoreError, match=r"no reference models yet: call .*run_references\(2\)"):
         audit.score("reference")
     assert "reference" in referenced.metrics
     assert "reference" in mw.Audit.open(referenced.path, data=DIGITS).metrics

@@ -13,14 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from benchmarks.recording import PackedFile, pack
-from memowidgets.store import (
-    FORMAT,
-    Absent,
-    RunDirectory,
-    StoreError,
-    run_at,
-    without_advice,
-)
+from memowidgets.store import FORMAT, Absent, RunDirectory, StoreError, run_at, without_advice
 
 
 @pytest.fixture
@@ -214,19 +207,10 @@ def test_a_name_that_leads_out_of_the_run_is_refused(run, name):
     assert not run.has(name)
 
 
-@pytest.mark.parametrize(
-    ("path", "error"),
-    [
-        (5, TypeError),
-        (None, TypeError),
-        ("", ValueError),
-        ("a\0b", ValueError),
-        ("\ud800", ValueError),
-        ("~nobody-here/x", ValueError),
-    ],
-)
-def test_what_cannot_be_a_path_is_refused(path, error, tmp_path, monkeypatch):
+@pytest.mark.parametrize("path", [5, None, "", "a\0b", "\ud800", "~nobody-here/x"])
+def test_what_cannot_be_a_path_is_refused(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    error = ValueError if isinstance(path, str) else TypeError
     for open_it in (RunDirectory, run_at):
         with pytest.raises(error, match="path"):
             open_it(path)
@@ -290,9 +274,8 @@ def test_a_recording_gives_back_what_was_packed(tmp_path):
         assert found[name].dtype == arrays[name].dtype
     assert (sorted(found), len(found), "q" in found) == (["n", "no", "x"], 3, False)
     assert found.metadata == {"k": "v"}
-    np.testing.assert_array_equal(
-        recording.read_tensors("scores/b")["x"], files["scores/b"].arrays["x"]
-    )
+    scores = recording.read_tensors("scores/b")["x"]
+    np.testing.assert_array_equal(scores, files["scores/b"].arrays["x"])
     assert recording.names("checkpoints", "") == ["e"]
     assert recording.read_note("checkpoints/e/record.json") == {"step": 3}
     assert recording.has_file("note.json")

@@ -207,6 +207,10 @@ class Learner:
             self._optimizer.load_state_dict(
                 {"state": state, "param_groups": json.loads(metadata["groups"])}
             )
+            for weight, entries in self._optimizer.state.items():
+                for key, value in entries.items():
+                    if getattr(value, "shape", None) == weight.shape:  # in memory as the weight is
+                        entries[key] = weight.detach().to(value.dtype, copy=True).copy_(value)
             self._random.load(_below(_RANDOM, arrays))
         self.step = int(metadata["step"])
 

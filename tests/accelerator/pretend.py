@@ -30,7 +30,7 @@ _FACTORIES = ("empty.memory_format", "empty_strided.default", "_to_copy.default"
 
 @dataclass
 class Device:
-    """State of the device, which tests change.
+    """State of the device, which tests change, and what torch and the package ask of its module.
 
     Attributes
     ----------
@@ -73,10 +73,12 @@ class Device:
         if isinstance(result, torch.Tensor) and len(result) > self.largest:
             raise torch.OutOfMemoryError(f"pretend out of memory: {tuple(result.shape)}")
 
-    def answer(self) -> None:
+    def answer(self, device: object = None) -> None:
         """Raise if the device is lost."""
         if self.lost:
             raise RuntimeError("PRETEND error: no such device is connected any more")
+
+    synchronize = answer  # nothing is left to wait for
 
     def erring(self, name: str, result: object) -> object:
         """Return a result as the device computes it."""
@@ -90,55 +92,38 @@ class Device:
             Path(os.environ["PRETEND_SEEN"], f"{os.getpid()}-{index}").touch()
         self.seen.add(index)
 
+    def is_available(self) -> bool:
+        return self.present
 
-DEVICE = Device()
+    def device_count(self) -> int:
+        return self.count
 
-
-class _Module:
-    """What torch, its autocast and the package ask of a device's module."""
-
-    @staticmethod
-    def is_available() -> bool:
-        return DEVICE.present
-
-    @staticmethod
-    def device_count() -> int:
-        return DEVICE.count
-
-    @staticmethod
-    def current_device() -> int:
+    def current_device(self) -> int:
         return 0
 
-    @staticmethod
-    def is_initialized() -> bool:
+    def is_initialized(self) -> bool:
         return True
 
-    @staticmethod
-    def _is_in_bad_fork() -> bool:
+    def _is_in_bad_fork(self) -> bool:
         return False
 
-    @staticmethod
-    def manual_seed_all(seed: int) -> None:
+    def manual_seed_all(self, seed: int) -> None:
         """Its generator is the CPU's, which is seeded beside it."""
 
-    @staticmethod
-    def get_amp_supported_dtype() -> list[torch.dtype]:
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.bfloat16, torch.float16]
 
-    @staticmethod
-    def empty_cache() -> None:
-        DEVICE.answer()
-        DEVICE.emptied += 1
+    def empty_cache(self) -> None:
+        self.answer()
+        self.emptied += 1
 
-    @staticmethod
-    def mem_get_info(device: object = None) -> tuple[int, int]:
-        DEVICE.answer()
+    def mem_get_info(self, device: object = None) -> tuple[int, int]:
+        self.answer(device)
         total = 8 * 2**30
-        return total if DEVICE.free is None else DEVICE.free, total
+        return total if self.free is None else self.free, total
 
-    @staticmethod
-    def synchronize(device: object = None) -> None:
-        DEVICE.answer()  # nothing is left to wait for
+
+DEVICE = Device()
 
 
 class Pretend(torch.Tensor):
@@ -150,14 +135,9 @@ class Pretend(torch.Tensor):
     @staticmethod
     def __new__(cls, held: torch.Tensor, index: int = 0):
         DEVICE.see(index)
-        made = torch.Tensor._make_wrapper_subclass(
-            cls,
-            held.shape,
-            strides=held.stride(),
-            storage_offset=held.storage_offset(),
-            dtype=held.dtype,
-            device=f"{NAME}:{index}",
-        )
+        layout = {"strides": held.stride(), "storage_offset": held.storage_offset()}
+        layout |= {"dtype": held.dtype, "device": f"{NAME}:{index}"}
+        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, **layout)
         made.held = held
         return made
 
@@ -174,11 +154,6 @@ class Pretend(torch.Tensor):
         return _run(operation, args, kwargs or {})
 
 
-def _asked_for(kwargs: dict) -> torch.device | None:
-    device = kwargs.get("device")
-    return None if device is None else torch.device(device)
-
-
 def _run(operation, args, kwargs):
     """Do an operation on what the tensors hold, and give its results the device of their inputs."""
     name = operation._schema.name
@@ -189,7 +164,7 @@ def _run(operation, args, kwargs):
     if name not in _COPIES and (len(places) > 1 or (ours and strange)):
         found = sorted({str(tensor.device) for tensor in tensors})
         raise RuntimeError(f"{name} got tensors on different devices: {', '.join(found)}")
-    wanted = _asked_for(kwargs)
+    wanted = None if kwargs.get("device") is None else torch.device(kwargs["device"])
     goes_to = _destination(name, args, ours, wanted)
     args, kwargs = _changed(_held, args), _changed(_held, kwargs)
     if wanted is not None and wanted.type == NAME:
@@ -253,9 +228,8 @@ def _destination(name, args, ours, wanted) -> int | None:
 @functools.cache
 def register() -> list[torch.library.Library]:
     """Tell torch of the device, once in a process."""
-    torch.utils.backend_registration._setup_privateuseone_for_python_backend(
-        NAME, backend_module=_Module()
-    )
+    set_up = torch.utils.backend_registration._setup_privateuseone_for_python_backend
+    set_up(NAME, backend_module=DEVICE)
     fallback = torch.library.Library("_", "IMPL")
     fallback.fallback(lambda op, *args, **kwargs: _run(op, args, kwargs), "PrivateUse1")
     factories = torch.library.Library("aten", "IMPL")

@@ -12,10 +12,10 @@ import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
 from tests.models import test_causal_lm as of_questions
 from tests.models import test_image_classifier as of_images
+from tests.models import test_sequence_classifier as of_texts
 
 N = 48
 _SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
-_WORDS = np.array(["mild", "wet", "cold", "dry", "warm", "far", "near", "old", "new", "thin"])
 
 
 @functools.cache
@@ -26,28 +26,24 @@ def digits() -> mw.data.ImageDataset:
 
 @functools.cache
 def questions() -> mw.data.MCQDataset:
-    rng = np.random.default_rng(0)
-    rows = [
-        {"question": " ".join(rng.choice(_WORDS, 5)), "choices": ["yes", "no"], "answer": i % 2}
-        for i in range(N)
-    ]
-    return mw.data.MCQDataset.from_records(rows)
+    return of_questions.questions(N)
 
 
 @functools.cache
 def texts() -> mw.data.TextDataset:
-    rng = np.random.default_rng(0)
-    rows = [" ".join(rng.choice(_WORDS, rng.integers(3, 7))) for _ in range(N)]
-    return mw.data.TextDataset.from_texts(rows, np.arange(N) % 2)
+    return of_texts.texts(N)
 
 
 @functools.cache
 def table() -> mw.data.TableDataset:
     rng = np.random.default_rng(0)
-    columns = {"age": rng.normal(40, 9, N), "dose": rng.random(N), "ward": rng.choice(_WORDS, N)}
-    return mw.data.TableDataset.from_frame(
-        pd.DataFrame({**columns, "outcome": np.where(np.arange(N) % 2, "well", "ill")}), "outcome"
-    )
+    columns = {
+        "age": rng.normal(40, 9, N),
+        "dose": rng.random(N),
+        "ward": rng.choice(of_texts.WORDS, N),
+    }
+    frame = pd.DataFrame(columns).assign(outcome=np.where(np.arange(N) % 2, "well", "ill"))
+    return mw.data.TableDataset.from_frame(frame, "outcome")
 
 
 def of_rows(n_classes: int, n_features: int) -> nn.Module:
@@ -66,9 +62,8 @@ def image_model(n_classes=10):
 
 
 def _with_lora(data, **lora):
-    return mw.models.CausalLM.from_model(
-        language_model(data), word_tokenizer(data), lora=mw.models.LoRA(r=2, dropout=0.1, **lora)
-    )
+    adapters = mw.models.LoRA(r=2, dropout=0.1, **lora)
+    return mw.models.CausalLM.from_model(language_model(data), word_tokenizer(data), adapters)
 
 
 def _of_images(data):
@@ -94,14 +89,8 @@ RECIPES = {
 def audit(name: str, path, device: str, precision: str = "float32", **changes) -> mw.Audit:
     """Return an audit of a recipe that is not trained yet."""
     make, data = RECIPES[name]
-    training = mw.TrainingConfig(
-        epochs=1,
-        checkpoint_every=0.5,
-        batch_size=8,
-        optimizer="sgd",  # AdamW's first steps have one size, and only the rounding of some signs
-        lr=0.1,
-        precision=precision,
-        **changes,
-    )
+    # AdamW's first steps have one size, and only the rounding of some signs
+    course = {"epochs": 1, "checkpoint_every": 0.5, "batch_size": 8, "optimizer": "sgd", "lr": 0.1}
+    training = mw.TrainingConfig(precision=precision, **course, **changes)
     settings = {"training": training, "device": device, "held_out": 1 / 8, "seed": 1}
     return mw.Audit(make(data()), data(), path=path, **settings)

@@ -20,8 +20,9 @@ from memowidgets.training import engine
 from memowidgets.training.passes import Capture
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
+from tests.audit.test_watching import BATCH, STEPS, mlp, samples
 from tests.training.small import Inline, assert_same
-from tests.training.test_trainer_callback import collate, make_audit, script_rows
+from tests.training.test_trainer_callback import ON_THE_CPU, QUIET, collate, make_audit, script_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*guess.*:UserWarning")
 
@@ -215,17 +216,12 @@ def test_autocast_is_that_of_the_device(device):
 
 def watched(path, on):
     """A loop of one's own on a device; its data stay on the CPU."""
-    data = torch.utils.data.TensorDataset(
-        torch.from_numpy(np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)),
-        torch.arange(40) % 2,
-    )
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).to(on)
+    data, module = samples(), mlp().to(on)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    watch = mw.watch(module, data, path=path, steps_per_epoch=5, checkpoint_every=1)
+    watch = mw.watch(module, data, path=path, steps_per_epoch=STEPS, checkpoint_every=1)
     for _ in range(2):
-        for start in range(0, 40, 8):
-            x, y = (part[start : start + 8].to(on) for part in data.tensors)
+        for start in range(0, len(data), BATCH):
+            x, y = (part[start : start + BATCH].to(on) for part in data.tensors)
             optimizer.zero_grad()
             nn.functional.cross_entropy(module(x), y).backward()
             optimizer.step()
@@ -246,7 +242,7 @@ def test_a_watched_pass_that_does_not_fit_names_its_batch(device, tmp_path, monk
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(Capture, "rows", full)
-    with pytest.raises(MemoryError, match=r"40 samples at once.* batch_size= to mw\.watch"):
+    with pytest.raises(MemoryError, match=r"48 samples at once.* batch_size= to mw\.watch"):
         watched(tmp_path / "device", device)
 
 
@@ -256,10 +252,9 @@ def by_a_trainer(path, on, monkeypatch):
     module, tokenizer = recipes.language_model(data), recipes.word_tokenizer(data)
     made = make_audit(module, tokenizer, data, path, device="cpu")
     callback = mw.training.MemorizationCallback(made, stop_at_drop=None)
-    settings = {"output_dir": str(path), "num_train_epochs": 2, "learning_rate": 0.1}
     # AdamW's first steps have one size, and only the rounding of some signs
-    settings |= {"optim": "sgd", "report_to": [], "save_strategy": "no", "disable_tqdm": True}
-    arguments = TrainingArguments(**settings, use_cpu=True, dataloader_pin_memory=False)
+    course = {"num_train_epochs": 2, "learning_rate": 0.1, "optim": "sgd"}
+    arguments = TrainingArguments(str(path), **course, **QUIET, **ON_THE_CPU)
     # accelerate chooses among the kinds of devices that it knows, and no argument names another.
     monkeypatch.setitem(vars(arguments), "_setup_devices", torch.device(on))
     monkeypatch.setitem(PartialState._shared_state, "device", torch.device(on))

@@ -109,11 +109,10 @@ def test_the_gaussians_are_those_behind_log_lira(finished, view):
         assert len(shadows.inside) + len(shadows.outside) == finished.n_shadows
         assert shadows.fit_in[0] == pytest.approx(shadows.inside.mean(), rel=1e-4)
         assert shadows.fit_out[0] == pytest.approx(shadows.outside.mean(), rel=1e-4)
-        ratio = norm.logpdf(shadows.target, *shadows.fit_in) - norm.logpdf(
-            shadows.target, *shadows.fit_out
-        )
+        both = shadows.fit_in, shadows.fit_out
+        inside, outside = (norm.logpdf(shadows.target, *fit) for fit in both)
         assert shadows.log_lira == log_lira[name]
-        assert ratio == pytest.approx(log_lira[name], rel=1e-4, abs=1e-4)
+        assert inside - outside == pytest.approx(log_lira[name], rel=1e-4, abs=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:8 of 10 classes:UserWarning", "ignore:PSMI's τ = 0:UserWarning")

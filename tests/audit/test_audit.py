@@ -51,14 +51,12 @@ def test_an_interrupted_and_scored_run_ends_bit_for_bit_like_a_straight_one(fini
 
 
 def test_accumulated_batches_train_like_one_of_their_size(tmp_path):
-    settings = {"epochs": 1, "lr": 0.1, "optimizer": "sgd"}
-    whole = small_audit(tmp_path / "a", training=mw.TrainingConfig(batch_size=16, **settings))
-    parts = small_audit(
-        tmp_path / "b", training=mw.TrainingConfig(batch_size=4, accumulate=4, **settings)
-    )
-    for audit in (whole, parts):
+    losses = []
+    for batches in ({"batch_size": 16}, {"batch_size": 4, "accumulate": 4}):
+        training = mw.TrainingConfig(epochs=1, lr=0.1, optimizer="sgd", **batches)
+        audit = small_audit(tmp_path / str(len(losses)), training=training)
         audit.train()
-    losses = [audit.checkpoints["train_loss"] for audit in (whole, parts)]
+        losses.append(audit.checkpoints["train_loss"])
     np.testing.assert_allclose(*losses, rtol=1e-3)
 
 

@@ -47,14 +47,10 @@ from memowidgets.store import StoreError
         (lambda a: a.score(lambda _x, _z, y: np.where(y == 3, np.nan, 0.0)),
          "must be finite: .* the first in row"),
         (lambda a: a.evaluate_pooled("loss", progress="x"), "progress must be a Progress, not str"),
-        # audits that are begun or opened
+        # audits that are opened
         (lambda a: mw.Audit.open(a.path, data=["secret"]), "dataset of mw.data, not list"),
         (lambda a: mw.Audit.open(a.path, model=3), "model of mw.models, not int"),
         (lambda a: mw.Audit.open(a.path, held_out="0.1"), "dataset of mw.data, not str"),
-        (lambda a: mw.Audit.open(None), "a path must be a text or a pathlib.Path"),
-        (lambda a: begun(a, training={"epochs": 1}), "training must be a mw.TrainingConfig"),
-        (lambda a: begun(a, held_out="x"), "held_out, if it is no dataset, must be a number"),
-        (lambda a: begun(a, seed=-1), "seed must be a whole number from 0, not -1"),
         # models, settings and data
         (lambda _: mw.TrainingConfig(milestones=0.5), "milestones must be several values"),
         (lambda _: mw.models.TorchClassifier(print, layers="fc"), "layers must be several values"),
@@ -64,10 +60,6 @@ from memowidgets.store import StoreError
 def test_a_slip_gets_a_sentence(finished, call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call(finished)
-
-
-def begun(audit, **changes):
-    return mw.Audit(audit.run.model, audit.data, "unused", **changes)
 
 
 @pytest.mark.parametrize(

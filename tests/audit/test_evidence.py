@@ -17,7 +17,7 @@ from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit, view_of
-from tests.hostile.forged import held
+from tests.hostile.forged import held, rewrite
 from tests.training.small import Inline, tiny_audit, trained
 
 N = 4
@@ -172,16 +172,16 @@ def test_an_audit_keeps_to_the_shadow_models_that_it_chose(audit, tmp_path):
 
 def trained_otherwise(audit, index):
     """Put a shadow model that was trained otherwise in the place of one."""
+
+    def move(arrays):
+        for name in arrays.keys() - {"members"}:
+            moves = np.linspace(-3, 3, arrays[name].size, dtype=np.float32)
+            arrays[name] += moves.reshape(arrays[name].shape)
+        return arrays
+
     shadows = audit.run.shadows
-    file, name = shadows.file(index), shadows._name(index)
-    arrays = {key: np.array(file[key]) for key in file}
-    moved = {
-        key: values + np.linspace(-3, 3, values.size, dtype=np.float32).reshape(values.shape)
-        for key, values in arrays.items()
-        if key != "members"
-    }
-    metadata = {**file.metadata, "finished": str(int(file.metadata["finished"]) + 60)}
-    held(audit.path).write_tensors(name, arrays | moved, metadata)
+    later = int(shadows.file(index).metadata["finished"]) + 60
+    rewrite(audit.path, shadows._name(index), move, finished=str(later))
 
 
 def test_a_shadow_model_that_was_trained_again_is_scored_again(audit):
@@ -214,10 +214,8 @@ def test_log_lira_follows_a_model_that_was_replaced(audit, of_target):
     assert not np.allclose(view.view(*place).log_lira, seen.log_lira)
     assert view.detail(0, *place).shadows.log_lira != member
     seen = view.view(*place).probabilities
-    run, name = held(audit.path), f"forward/{audit.evidence.names.final().name}"
-    made = run.read_tensors(name)
-    arrays = {key: np.array(made[key]) for key in made}
-    run.write_tensors(name, arrays | {"logits": arrays["logits"] * 2}, made.metadata, made.of)
+    last = f"forward/{audit.evidence.names.final().name}"
+    rewrite(audit.path, last, lambda arrays: arrays | {"logits": arrays["logits"] * 2})
     assert of_target or not np.allclose(audit.log_lira(), after)
     assert of_target or not np.allclose(view.view(*place).probabilities, seen)
 

@@ -271,10 +271,9 @@ def test_a_question_has_its_own_options():
     logits[:, 3] = 50.0  # which only every third question has
     audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
     without = data.n_choices < 4
-    own = mw.metrics.logit_gap(
-        np.where(np.arange(4) >= data.n_choices[:, None], -np.inf, logits), data.labels
-    )
-    np.testing.assert_allclose(audit.score("logit_gap"), own)
+    own = np.where(np.arange(4) >= data.n_choices[:, None], -np.inf, logits)
+    expected = mw.metrics.logit_gap(own, data.labels)
+    np.testing.assert_allclose(audit.score("logit_gap"), expected)
     assert (audit.score("logit_gap")[without] > -20).all()
     probabilities = audit.probabilities()
     assert (probabilities[without, 3] == 0).all()
@@ -444,11 +443,9 @@ def test_what_is_missing_is_named_where_it_is_needed(given, work, words):
         work(audit_of(**given))
 
 
-@pytest.mark.parametrize("missing", ["logits", "all"])
+@pytest.mark.parametrize("missing", [{"logits": None}, {"representations": None, **NO_SHADOWS}])
 def test_the_dashboard_shows_what_there_is(missing):
-    audit = audit_of(
-        **{"logits": None} if missing == "logits" else {"representations": None, **NO_SHADOWS}
-    )
+    audit = audit_of(**missing)
     dashboard = audit.dashboard()
     dashboard.compute()
     dashboard.wait()
@@ -460,7 +457,7 @@ def test_the_dashboard_shows_what_there_is(missing):
     assert not checkpoint["marked"]  # nobody knows whether it is the ρ checkpoint
     assert dashboard.counts["n"] == N
     detail = dashboard._source.detail(0, *dashboard._choice)
-    assert (detail.shadows is not None) == (missing == "logits")
+    assert (detail.shadows is not None) == ("logits" in missing)
     assert audit._repr_html_().count("<tr>") >= 5
     dashboard.close()
 

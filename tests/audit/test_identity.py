@@ -51,15 +51,6 @@ def change_manifest(path, **changes):
     forged.change_manifest(path, lambda manifest: manifest.update(changes))
 
 
-def rewrite(path, name, precision):
-    """Write a pass or a shadow model anew, as if it was computed in another precision."""
-    run = forged.held(path)
-    kept = run.read_tensors(name)
-    arrays = {key: np.array(kept[key]) for key in kept}
-    metadata = dict(kept.metadata) | {"precision": precision}
-    run.write_tensors(name, arrays, metadata, kept.of)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -133,7 +124,7 @@ def test_shadow_models_and_checkpoints_of_another_precision_are_refused(processo
     audit = audit_at(tmp_path / "run")
     audit.train()
     audit.run_shadows(4)
-    rewrite(tmp_path / "run", "shadows/0002", "bfloat16")
+    forged.rewrite(tmp_path / "run", "shadows/0002", precision="bfloat16")
     words = r"0002\.safetensors was trained in bfloat16, and the target in float32"
     for work in (lambda: opened(tmp_path / "run").log_lira(), lambda: audit.run_shadows(5)):
         with pytest.raises(StoreError, match=words):

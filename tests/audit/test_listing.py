@@ -87,9 +87,8 @@ def test_a_file_has_samples_only_if_asked_for(audit, tmp_path, suffix):
 def test_fields_of_a_row_and_a_question_have_columns_of_their_own(tmp_path):
     rows = of_arrays(table()).flagged("logit_gap", tau=0.0, samples=True)
     assert rows["score_"].tolist() == [0.0, 1.0]  # score is taken
-    path = of_arrays(table()).export(
-        tmp_path / "rows.jsonl", "logit_gap", tau=-5.0, include_samples=True
-    )
+    how = {"tau": -5.0, "include_samples": True}
+    path = of_arrays(table()).export(tmp_path / "rows.jsonl", "logit_gap", **how)
     assert rows_of(path)[0]["town"] == "Bern"
     records = [
         {"question": f"Question {i}?", "choices": ["x", "y"], "answer": i % 2, "label": "urgent"}
@@ -97,7 +96,7 @@ def test_fields_of_a_row_and_a_question_have_columns_of_their_own(tmp_path):
     ]
     audit = of_arrays(mw.data.MCQDataset.from_records(records))
     assert audit.flagged("logit_gap", tau=-5.0, samples=True)["label_"].tolist() == ["urgent"] * 2
-    path = audit.export(tmp_path / "q.csv", "logit_gap", tau=-5.0, include_samples=True)
+    path = audit.export(tmp_path / "q.csv", "logit_gap", **how)
     assert json.loads(rows_of(path)[0]["choices"]) == ["x", "y"]
 
 

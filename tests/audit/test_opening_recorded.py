@@ -1,6 +1,5 @@
 """Recorded audits hold numbers, ids and hashes; never a sample, a weight or a path."""
 
-import json
 import shutil
 import warnings
 from pathlib import Path
@@ -12,7 +11,8 @@ import memowidgets as mw
 from benchmarks.recorded import METRICS, readable, tables
 from benchmarks.recording import export
 from memowidgets.audit.runs import opening
-from memowidgets.store import NotThereError, RunDirectory, StoreError
+from memowidgets.store import NotThereError, StoreError
+from tests.hostile.forged import change_manifest
 from tests.training.small import Inline
 
 PAGE = Path(__file__).parents[2] / "docs" / "recordings.md"
@@ -111,13 +111,11 @@ def test_it_is_two_files_without_sample_weight_or_path(data, audit, folder):
 def test_a_damaged_recording_is_refused(audit, folder, tmp_path, damage):
     shutil.copytree(folder, tmp_path / "wards")
     file = tmp_path / "wards/recording.safetensors"
-    content = bytearray(file.read_bytes())
+    content = file.read_bytes()
     if damage == "cut":
         file.write_bytes(content[: len(content) // 2])
     elif damage == "other":
-        manifest = json.loads((tmp_path / "wards/manifest.json").read_text())
-        del manifest["check"]
-        RunDirectory(tmp_path / "wards").write_manifest({**manifest, "seed": 7})
+        change_manifest(tmp_path / "wards", lambda manifest: manifest.update(seed=7))
     else:
         file.unlink()
     with pytest.raises(StoreError, match=r"\.safetensors"):

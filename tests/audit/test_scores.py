@@ -25,17 +25,12 @@ def audit(tmp_path_factory):
 
 def by_hand(audit, truth, eta):
     """All pairs of a member and a shadow model, with ids."""
-    rows = []
+    rows, canary = [], pd.Series(audit.data.canaries, audit.data.ids)
     for index in range(6):
         target = audit.as_target(index)
-        scores = target.score("psmi")
-        if truth == "canaries":
-            canary = pd.Series(audit.data.canaries, audit.data.ids)
-            memorized = canary[list(target.members)]
-        else:
-            memorized = target.log_lira() >= eta
-        both = [name for name in scores.index if name in memorized.index]
-        rows.append(pd.DataFrame({"s": scores[both], "m": memorized[both], "of": index}, both))
+        memorized = canary if truth == "canaries" else target.log_lira() >= eta
+        both = {"s": target.score("psmi"), "m": memorized}
+        rows.append(pd.concat(both, axis=1, join="inner").assign(of=index))
     return pd.concat(rows)
 
 

@@ -40,10 +40,8 @@ def lettered(name, answer, labels="ABCD", **inner):
 @pytest.fixture
 def mmlu(tmp_path):
     """A folder as the authors ship it."""
-    write(
-        tmp_path / "data/test/anatomy_test.csv",
-        'Which bone?,femur,rib,skull,"hip, left",D\n"Two\nlines?",A,B,C,D,A\n',
-    )
+    bones = 'Which bone?,femur,rib,skull,"hip, left",D\n"Two\nlines?",A,B,C,D,A\n'
+    write(tmp_path / "data/test/anatomy_test.csv", bones)
     write(tmp_path / "data/test/astronomy_test.csv", "Which star?,1,2,3,4,B\n")
     write(tmp_path / "data/test/._astronomy_test.csv", "\x00junk")
     write(tmp_path / "data/dev/anatomy_dev.csv", "Which nerve?,a,b,c,d,C\nWhy?,a,b,c,d,A\n")
@@ -144,15 +142,9 @@ def test_a_bad_arc_line_is_named(tmp_path, record, message):
 
 
 def test_ethics_from_the_authors_folder(tmp_path):
-    header = "label,input,is_short,edited\n"
-    write(
-        tmp_path / "commonsense/cm_test.csv",
-        f'{header}1,"I lied, twice.",True,False\n0,I ate.,True,True\n',
-    )
-    write(
-        tmp_path / "commonsense/cm_test_hard.csv",
-        f"{header}0,I slept.,True,False\n1,I stole.,True,False\n",
-    )
+    folder, header = tmp_path / "commonsense", "label,input,is_short,edited\n"
+    write(folder / "cm_test.csv", f'{header}1,"I lied, twice.",True,False\n0,I ate.,True,True\n')
+    write(folder / "cm_test_hard.csv", f"{header}0,I slept.,True,False\n1,I stole.,True,False\n")
     data = fetch_mcq("ethics", source=tmp_path)
     assert data.questions == ("I lied, twice.", "I ate.")
     assert data.labels.tolist() == [1, 0]
@@ -183,11 +175,7 @@ def test_a_bad_ethics_file_is_named(tmp_path, text, message):
     ("arguments", "kind", "message"),
     [
         ({"name": "mmlu2"}, ValueError, "unknown benchmark 'mmlu2'; valid: 'mmlu', .*'mmlu-field'"),
-        (
-            {"name": "mmlu", "split": "train"},
-            ValueError,
-            "unknown split 'train' of 'mmlu'; valid: 'test'",
-        ),
+        ({"name": "mmlu", "split": "train"}, ValueError, "split 'train' of 'mmlu'; valid: 'test'"),
         ({"name": "ethics", "split": "test-hard"}, ValueError, "valid: 'train', 'test'"),
         ({"name": "mmlu", "source": "/nowhere"}, FileNotFoundError, "is not a file or folder"),
     ],
@@ -215,6 +203,7 @@ LETTERED = {
     ],
     "answerKey": ["3", "A"],
 }
+ARC = LETTERED | {"question": ["Q?", "R?"]}
 MMLU = {
     "question": ["Which bone?", "Which star?", "Which rib?"],
     "subject": ["anatomy", "astronomy", "anatomy"],
@@ -224,18 +213,12 @@ MMLU = {
 TABLES = {
     "mmlu": ("all/test-00000-of-00001.parquet", MMLU),
     "mmlu-field": ("all/test-00000-of-00001.parquet", MMLU),
-    "arc-challenge": (
-        "ARC-Challenge/test-00000-of-00001.parquet",
-        LETTERED | {"question": ["Q?", "R?"]},
-    ),
-    "arc-easy": ("ARC-Easy/test-00000-of-00001.parquet", LETTERED | {"question": ["Q?", "R?"]}),
-    "openbookqa": (
-        "main/test-00000-of-00001.parquet",
-        LETTERED | {"question_stem": ["Q?", "R?"]},
-    ),
+    "arc-challenge": ("ARC-Challenge/test-00000-of-00001.parquet", ARC),
+    "arc-easy": ("ARC-Easy/test-00000-of-00001.parquet", ARC),
+    "openbookqa": ("main/test-00000-of-00001.parquet", LETTERED | {"question_stem": ["Q?", "R?"]}),
     "commonsenseqa": (
         "data/validation-00000-of-00001.parquet",
-        LETTERED | {"question": ["Q?", "R?"], "question_concept": ["bank", "river"]},
+        ARC | {"question_concept": ["bank", "river"]},
     ),
     "ethics": (
         "commonsense/test/0000.parquet",

@@ -76,13 +76,7 @@ def data(request):
 
 @pytest.mark.parametrize(
     "given",
-    [
-        [0, 4, 2],
-        (0, -8, -10),
-        np.array([0, 4, 2], np.uint8),
-        torch.tensor([0, 4, 2]),
-        pd.Series([0, 4, 2]),
-    ],
+    [[0, 4, 2], (0, -8, -10), np.uint8([0, 4, 2]), torch.tensor([0, 4, 2]), pd.Series([0, 4, 2])],
 )
 def test_positions_give_the_same_samples_with_all_that_belongs_to_them(data, given):
     data = data if hasattr(data, "hint") else data.with_canaries(6, seed=1)
@@ -278,11 +272,8 @@ def _questions(folder):
     ]
     path = folder / "questions.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    return mw.data.MCQDataset.from_jsonl(
-        path,
-        columns={"question": "stem"},
-        template=["{question} {options}:", "{options} {question} {k}:"],
-    )
+    template = ["{question} {options}:", "{options} {question} {k}:"]
+    return mw.data.MCQDataset.from_jsonl(path, columns={"question": "stem"}, template=template)
 
 
 def _pets(folder):
@@ -322,12 +313,8 @@ def test_the_source_of_a_loader_makes_the_same_dataset_again(make, tmp_path):
     data = make(tmp_path)
     assert json.loads(json.dumps(data.source)) == data.source
     again = load(data.source)
-    assert again.source == data.source
-    assert again.ids.tolist() == data.ids.tolist()
-    assert again.labels.tolist() == data.labels.tolist()
-    assert again.class_names == data.class_names
-    assert again.content_hashes() == data.content_hashes()
-    assert repr(list(again)[:12]) == repr(list(data)[:12])
+    assert (again.source, again.class_names) == (data.source, data.class_names)
+    same_samples(again, data)
     for other in (data.take([0, 1]), data.with_canaries(1), data.with_labels(data.labels)):
         assert other.source is None
 
@@ -347,12 +334,9 @@ def hostile_table():
     frame["label"] = pd.Series([f"{HOSTILE[i % 8]}{i}" for i in range(N)], dtype="category")
     frame["code"] = pd.Series(["007", "7", "1e1", None] * 3, dtype="category")
     frame.loc[[3, 4], "dose"] = np.nan
+    frame = frame.assign(y=LABELS, k=[f"{i}\n" for i in range(N)])
     with pytest.warns(UserWarning, match="missing"):
-        return mw.data.TableDataset.from_frame(
-            frame.assign(y=LABELS, k=HOSTILE[:6] * 2).assign(k=[f"{i}\n" for i in range(N)]),
-            "y",
-            ids="k",
-        )
+        return mw.data.TableDataset.from_frame(frame, "y", ids="k")
 
 
 def hostile_questions():
@@ -399,10 +383,8 @@ def test_a_frame_gives_the_same_samples_to_the_constructors():
     how = {"answers": "index", "equal_options": "keep"}
     same_samples(mw.data.MCQDataset.from_records(data.to_frame(), data.templates, **how), data)
     frame = images().to_frame()
-    same_samples(
-        mw.data.ImageDataset.from_arrays(np.stack(frame["image"]), LABELS, ids=frame["id"]),
-        images(),
-    )
+    again = mw.data.ImageDataset.from_arrays(np.stack(frame["image"]), LABELS, ids=frame["id"])
+    same_samples(again, images())
     assert withheld().to_frame().columns.tolist() == ["id", "label"]
 
 
@@ -427,12 +409,9 @@ def test_images_are_written_to_class_folders(tmp_path):
 def test_what_no_file_can_hold_is_refused_and_nothing_is_left(tmp_path):
     frame = pd.DataFrame({"ward": ["a", "", "b"], "age": [1, 2, 3], "label": [0, 1, 0]})
     data = mw.data.TableDataset.from_frame(frame)
-    for wrong, how, error, facts in (
-        (data, "to_csv", ValueError, "'1' .*to_jsonl"),
-        (texts().take([0, 3]), "to_csv", ValueError, "two classes"),
-    ):
-        with pytest.raises(error, match=facts):
-            getattr(wrong, how)(tmp_path / "data")
+    for wrong, facts in ((data, "'1' .*to_jsonl"), (texts().take([0, 3]), "two classes")):
+        with pytest.raises(ValueError, match=facts):
+            wrong.to_csv(tmp_path / "data")
     assert not list(tmp_path.iterdir())
     same_samples(data.to_jsonl(tmp_path / "data"), data)
     with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):

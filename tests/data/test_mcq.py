@@ -23,19 +23,17 @@ def rows(n=6, **changes):
 
 
 def test_rows_become_samples_and_the_rest_attributes():
-    data = MCQDataset.from_records(
-        [row(0, id="x", ward="a", age=7), row(1, id="y", ward="b", choices=["no", "yes"])]
-    )
+    two = row(0, id="x", ward="a", age=7), row(1, id="y", ward="b", choices=["no", "yes"])
+    data = MCQDataset.from_records(two)
     sample = data[1]
-    assert (sample.id, sample.question, sample.choices) == ("y", "Colour 1?", ("no", "yes"))
-    assert sample.label == 1
+    assert (sample.id, sample.question, sample.label) == ("y", "Colour 1?", 1)
+    assert sample.choices == ("no", "yes")
     assert data[0].attributes == {"ward": "a", "age": "7"}
     assert sample.attributes == {"ward": "b", "age": ""}
     assert data.n_choices.tolist() == [3, 2]
     assert data.class_names == ("A", "B", "C")
     assert data.attributes["ward"].tolist() == ["a", "b"]
-    assert data.source is None
-    assert data.canaries is None
+    assert (data.source, data.canaries) == (None, None)
     assert repr(data) == "MCQDataset(2 questions, 2 to 3 options)"
 
 

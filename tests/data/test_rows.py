@@ -7,12 +7,8 @@ import pytest
 
 from memowidgets.data import ImageDataset, MCQDataset, TableDataset, TextDataset
 
-CSV = {
-    "texts": TextDataset.from_csv,
-    "table": TableDataset.from_csv,
-    "questions": MCQDataset.from_csv,
-}
-JSONL = {"texts": TextDataset.from_jsonl, "questions": MCQDataset.from_jsonl}
+KINDS = {"texts": TextDataset, "table": TableDataset, "questions": MCQDataset}
+CSV = {name: kind.from_csv for name, kind in KINDS.items()}
 
 
 @pytest.fixture
@@ -28,7 +24,7 @@ def written(tmp_path):
 # Files
 
 
-@pytest.mark.parametrize("read", [*CSV.values(), *JSONL.values()])
+@pytest.mark.parametrize("read", [*CSV.values(), TextDataset.from_jsonl, MCQDataset.from_jsonl])
 def test_what_is_no_file_of_text_is_named(read, tmp_path):
     wide = tmp_path / "wide"
     wide.write_bytes("text,label\na,0\n".encode("utf-16"))
@@ -295,10 +291,7 @@ def test_equal_texts_with_different_labels_are_listed():
     assert "q" not in str(caught[0].message).partition(": ")[2]
 
 
-@pytest.mark.parametrize(
-    ("words", "facts"),
-    [({"9": "x"}, "'9'.*ids"), ({"1": " "}, "'1'.*empty")],
-)
+@pytest.mark.parametrize(("words", "facts"), [({"9": "x"}, "'9'.*ids"), ({"1": " "}, "'1'.*empty")])
 def test_new_texts_are_checked_by_their_id(words, facts):
     data = TextDataset.from_texts(["a", "b"], [0, 1])
     assert data.with_texts({"1": "c"}).texts == ("a", "c")

@@ -71,9 +71,8 @@ def test_values_keep_their_kinds():
 
 
 def test_missing_values_are_said_and_shown():
-    with pytest.warns(
-        UserWarning, match=r"3 values are missing, in 'ward' \(1\), 'pressure' \(2\)"
-    ):
+    said = r"3 values are missing, in 'ward' \(1\), 'pressure' \(2\)"
+    with pytest.warns(UserWarning, match=said):
         data = TableDataset.from_frame(frame(), "outcome")
     assert data[5].values["ward"] is None
     assert data[3].values["pressure"] is None

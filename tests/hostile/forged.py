@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -29,6 +30,14 @@ def change_manifest(path, change: Callable[[dict[str, Any]], Any]) -> None:
     manifest.pop("check", None)
     change(manifest)
     RunDirectory(path).write_manifest(manifest)
+
+
+def rewrite(path, name, change=lambda arrays: arrays, **metadata) -> None:
+    """Write a file of arrays anew, with other values or metadata, as one that belongs there."""
+    run = held(path)
+    kept = run.read_tensors(name)
+    arrays = {key: np.array(kept[key]) for key in kept}
+    run.write_tensors(name, change(arrays), dict(kept.metadata) | metadata, kept.of)
 
 
 def adopt(path) -> None:

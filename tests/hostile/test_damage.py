@@ -182,14 +182,9 @@ class Damaged(RuleBasedStateMachine):
 
 
 def tried(n: int, steps: int) -> settings:
-    return settings(
-        max_examples=n,
-        stateful_step_count=steps,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=(Phase.generate, Phase.shrink),
-        derandomize=True,
-    )
+    how = {"phases": (Phase.generate, Phase.shrink), "deadline": None, "derandomize": True}
+    how["suppress_health_check"] = list(HealthCheck)
+    return settings(max_examples=n, stateful_step_count=steps, **how)
 
 
 def test_no_damage_gives_another_number_without_a_word():

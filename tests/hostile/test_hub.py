@@ -280,9 +280,8 @@ def test_weights_in_pickles_are_refused_and_nothing_is_sent_to_convert_them(hub,
 
 def test_some_files_of_a_table_are_never_taken_for_all(hub, monkeypatch):
     halves = [{name: v[i : i + 2] for name, v in MMLU.items()} for i in (0, 2)]
-    hub.dataset(
-        BONES, {f"all/test-0000{i}-of-00002.parquet": parquet(h) for i, h in enumerate(halves)}
-    )
+    name = "all/test-0000{}-of-00002.parquet"
+    hub.dataset(BONES, {name.format(i): parquet(half) for i, half in enumerate(halves)})
     hub.goes_wrong("HEAD .*00001-of", "404")
     with pytest.raises(ConnectionError, match=BONES):
         mw.data.fetch_mcq("mmlu")

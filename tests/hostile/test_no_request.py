@@ -11,7 +11,7 @@ from memowidgets.models.tokens import word_tokenizer
 from tests import conftest
 from tests.accelerator.recipes import image_model, language_model, questions
 from tests.hostile.forged import change_manifest
-from tests.models.small import llama_folder
+from tests.models.small import llama_folder, saved
 from tests.models.test_image_classifier import processor
 from tests.training.small import Inline
 
@@ -71,6 +71,6 @@ def test_language_models_at_hand_are_used_without_a_request(place, layers, tmp_p
 
 @pytest.mark.slow
 def test_a_folder_of_images_models_is_used_without_a_request(tmp_path):
-    somebodys(image_model()).save_pretrained(tmp_path / "vit")
-    processor(do_resize=False, image_mean=[0.5], image_std=[0.5]).save_pretrained(tmp_path / "vit")
-    mw.models.ImageClassifier.from_pretrained(tmp_path / "vit").build(mw.data.load_digits())
+    reader = processor(do_resize=False, image_mean=[0.5], image_std=[0.5])
+    folder = saved(tmp_path / "vit", somebodys(image_model()), reader)
+    mw.models.ImageClassifier.from_pretrained(folder).build(mw.data.load_digits())

@@ -205,14 +205,12 @@ CALLS = {
     "a layer not kept": lambda audit, path, _: mw.Audit.open(path).score("psmi", layer=1),
     "another model": lambda audit, path, data: mw.Audit.open(path, data=data, model=MODEL),
     "other data": lambda audit, path, data: mw.Audit.open(path, data=data.take(range(1, 399))),
-    "other classes": lambda audit, path, data: mw.Audit(
-        MODEL, data, path + "2", held_out=small_data()
-    ),
-    "a member of no dataset": lambda audit, path, data: mw.Audit(
+    "other classes": lambda _, path, data: mw.Audit(MODEL, data, path + "2", held_out=small_data()),
+    "an unknown member": lambda _, path, data: mw.Audit(
         MODEL, data, path + "3", members=[EVIL * 9]
     ),
     "no finite score": lambda audit, *_: audit.score(
-        lambda x, logits, y: np.full(len(y), np.nan), checkpoint="final"
+        lambda x, *_: x[:, 0] * np.nan, "last", "final"
     ),
 }
 

@@ -49,55 +49,33 @@ def opened(path: Path) -> mw.Audit:
 
 # Each answer can be held against the whole run's.
 
-Answer = dict[str, np.ndarray]
-
-
-def _checkpoints(audit: mw.Audit) -> Answer:
-    table = audit.checkpoints
-    return {name: table[name].to_numpy(dtype=float) for name in table}
-
-
-def _score(audit: mw.Audit) -> Answer:
-    return {f"psmi at {at}": _values(audit.score("psmi", checkpoint=at)) for at in (2, "final")}
-
-
-def _log_lira(audit: mw.Audit) -> Answer:
-    return {"log-LiRA": _values(audit.log_lira())}
+Answer = list[np.ndarray]
 
 
 def _evaluate(audit: mw.Audit) -> Answer:
     found = audit.evaluate("psmi", checkpoint="final", eta=0.5)
     canaries = audit.evaluate("loss", truth="canaries")
-    return {"evaluation": np.array([found.auc, found.n_memorized, canaries.auc, canaries.n])}
+    return [np.array([found.auc, found.n_memorized, canaries.auc, canaries.n])]
 
 
 def _as_target(audit: mw.Audit) -> Answer:
-    one, two = audit.as_target(1), audit.as_target(2)
-    return {"psmi of 2": _values(two.score("psmi")), "log-LiRA of 1": _values(one.log_lira())}
+    return [_values(audit.as_target(2).score("psmi")), _values(audit.as_target(1).log_lira())]
 
 
 def _trace(audit: mw.Audit) -> Answer:
-    csl = {f"csl at {at}": _values(audit.score("csl", checkpoint=at)) for at in (2, "final")}
-    return csl | {"its csl": _values(audit.as_target(1).score("csl"))}
-
-
-def _reference(audit: mw.Audit) -> Answer:
-    return {"reference": _values(audit.score("reference"))}
-
-
-def _decisions(audit: mw.Audit) -> Answer:
-    return {"decisions": audit.decisions.to_numpy(dtype=str)}
+    csl = [audit.score("csl", checkpoint=at) for at in (2, "final")]
+    return [_values(one) for one in (*csl, audit.as_target(1).score("csl"))]
 
 
 QUESTIONS: dict[str, Callable[[mw.Audit], Answer]] = {
-    "checkpoints": _checkpoints,
-    "score": _score,
-    "log_lira": _log_lira,
+    "checkpoints": lambda audit: [audit.checkpoints.to_numpy(dtype=float)],
+    "score": lambda audit: [_values(audit.score("psmi", checkpoint=at)) for at in (2, "final")],
+    "log_lira": lambda audit: [_values(audit.log_lira())],
     "evaluate": _evaluate,
     "trace": _trace,
-    "reference": _reference,
+    "reference": lambda audit: [_values(audit.score("reference"))],
     "as_target": _as_target,
-    "decisions": _decisions,
+    "decisions": lambda audit: [audit.decisions.to_numpy(dtype=str)],
 }
 
 
@@ -110,7 +88,7 @@ def _values(series: Any) -> np.ndarray:
 
 def same(first: Answer, second: Answer) -> bool:
     """Whether two answers are equal, up to what float32 leaves of a pass that is made again."""
-    return first.keys() == second.keys() and all(_same(first[key], second[key]) for key in first)
+    return all(_same(one, other) for one, other in zip(first, second, strict=True))
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -23,20 +23,20 @@ def llama_folder(
     max_shard_size: str = "1GB",
 ) -> Path:
     """Write a Llama and its tokenizer as `save_pretrained` leaves them."""
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        intermediate_size=2 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        pad_token_id=0,
-    )
+    size = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers}
+    size |= {"num_attention_heads": 2, "num_key_value_heads": 2}
+    config = LlamaConfig(vocab_size=len(tokenizer), pad_token_id=0, **size)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config).to(dtype)
     model.save_pretrained(folder, max_shard_size=max_shard_size)
-    tokenizer.save_pretrained(folder)
+    return saved(folder, tokenizer)
+
+
+def saved(folder: Path, *parts) -> Path:
+    """Write a model, and what makes its inputs, as `save_pretrained` leaves them."""
+    for part in parts:
+        part.save_pretrained(folder)
     return folder
 
 
@@ -47,9 +47,8 @@ def one_pass(model, module, data, positions, precision="float32"):
 
 def assert_kept_is_near(cached, plain, data, atol):
     """Compare a pass from the kept output of frozen blocks with one that computes it anew."""
-    kept, anew = (
-        one_pass(model, model.build(data), data, np.arange(len(data))) for model in (cached, plain)
-    )
+    every = np.arange(len(data))
+    kept, anew = (one_pass(one, one.build(data), data, every) for one in (cached, plain))
     assert list(kept.layers) == ["1", "2", "3"]
     for name in kept.layers:
         scale = np.abs(anew.layers[name]).max()

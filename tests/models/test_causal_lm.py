@@ -57,9 +57,8 @@ def tiny(family: str, vocabulary: int, **changes):
 
 def test_a_model_that_reads_padding_is_refused(data, tokenizer):
     """RWKV knows no attention mask, so a shorter prompt begins with padding."""
-    config = AutoConfig.for_model(
-        "rwkv", vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, context_length=256
-    )
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "context_length": 256}
+    config = AutoConfig.for_model("rwkv", vocab_size=len(tokenizer), **size)
     torch.manual_seed(0)
     raw = AutoModelForCausalLM.from_config(config).eval()
     model = mw.models.CausalLM.from_model(raw, tokenizer)
@@ -123,9 +122,8 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(family, data, t
         letters = [tokenizer.convert_tokens_to_ids(c) for c in LETTERS[: data.n_choices[i]]]
         np.testing.assert_allclose(seen.logits[i, : len(letters)], words[letters], atol=2e-5)
         assert np.isneginf(seen.logits[i, len(letters) :]).all()
-        loss = torch.nn.functional.cross_entropy(
-            words[None], torch.tensor([letters[data.labels[i]]])
-        )
+        label = torch.tensor([letters[data.labels[i]]])
+        loss = torch.nn.functional.cross_entropy(words[None], label)
         assert seen.losses[i] == pytest.approx(loss.item(), abs=2e-5)
         assert list(seen.layers) == ["1", "2", "3"]
         for k in (1, 2, 3):

@@ -10,32 +10,16 @@ from transformers import AutoConfig, AutoModelForImageClassification, ViTImagePr
 
 import memowidgets as mw
 from memowidgets.models import image_classifier
-from tests.models.small import assert_left_as_it_is, one_pass
+from tests.models.small import assert_left_as_it_is, one_pass, saved
 
 CPU = torch.device("cpu")
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+STAGES = {"depths": [1, 1]}
+WINDOWS = {"patch_size": 4, "embed_dim": 8, "num_heads": [1, 2], "window_size": 2}
 FAMILIES = {
-    "vit": {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "image_size": 16,
-        "patch_size": 8,
-    },
-    "resnet": {
-        "embedding_size": 8,
-        "hidden_sizes": [8, 16],
-        "depths": [1, 1],
-        "layer_type": "basic",
-    },
-    "swin": {
-        "image_size": 16,
-        "patch_size": 4,
-        "embed_dim": 8,
-        "depths": [1, 1],
-        "num_heads": [1, 2],
-        "window_size": 2,
-    },
+    "vit": SMALL | {"intermediate_size": 32, "image_size": 16, "patch_size": 8},
+    "resnet": STAGES | {"embedding_size": 8, "hidden_sizes": [8, 16], "layer_type": "basic"},
+    "swin": STAGES | WINDOWS | {"image_size": 16},
 }
 READ = {  # what the head reads of a block's states
     "vit": lambda states: states[:, 0],
@@ -69,12 +53,6 @@ def processor(**changes):
 
 def classifier(raw, *, of=None):
     return mw.models.ImageClassifier.from_model(raw, of or processor())
-
-
-def saved(raw, folder, of=None):
-    raw.save_pretrained(folder)
-    (of or processor()).save_pretrained(folder)
-    return folder
 
 
 @every_family
@@ -125,7 +103,7 @@ def test_a_run_is_of_its_weights_running_means_and_processor(data):
 @every_family
 def test_a_head_of_another_width_is_made_anew_from_the_seed(family, data, tmp_path):
     raw = tiny(family, num_labels=7)
-    model = mw.models.ImageClassifier.from_pretrained(saved(raw, tmp_path / "model"))
+    model = mw.models.ImageClassifier.from_pretrained(saved(tmp_path, raw, processor()))
     heads = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -134,9 +112,8 @@ def test_a_head_of_another_width_is_made_anew_from_the_seed(family, data, tmp_pa
     assert heads[0].shape == (3, 16)
     np.testing.assert_array_equal(heads[0], heads[1])
     assert (heads[0] != heads[2]).any()
-    torch.testing.assert_close(
-        dict(module.base_model.state_dict()), dict(raw.base_model.state_dict())
-    )
+    found, given = (dict(one.base_model.state_dict()) for one in (module, raw))
+    torch.testing.assert_close(found, given)
 
 
 @every_family

@@ -9,20 +9,13 @@ import torch
 import memowidgets as mw
 from memowidgets.models.networks import Block
 from memowidgets.progress import Progress
-from memowidgets.training.learner import Learner, Recipe
+from tests.training.small import learner_of
 
 
 def pictures(n=20, side=32, channels=3, classes=10):
     rng = np.random.default_rng(0)
     images = rng.integers(256, size=(n, side, side, channels)).astype(np.uint8)
     return mw.data.ImageDataset.from_arrays(images, np.arange(n) % classes)
-
-
-def learner(data, seed=3, model=None, **settings):
-    model = model or mw.models.WideResNet(10, 1)
-    fixed = {"precision": "float32"} | settings
-    resolved = mw.TrainingConfig(**fixed).resolve(model.training_defaults)
-    return Learner(Recipe(model, data, resolved, "cpu"), np.arange(len(data)), seed)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +115,8 @@ def test_the_schedule_is_the_papers():
 def test_interrupted_it_ends_bit_for_bit_alike():
     settings = {"epochs": 4, "batch_size": 8, "augment": "flip+crop"}
     data = pictures(24, side=12)
-    whole, first, second = (learner(data, **settings) for _ in range(3))
+    model = mw.models.WideResNet(10, 1)
+    whole, first, second = (learner_of(model, data, **settings) for _ in range(3))
     whole.advance(12, Progress(), "training")
     first.advance(5, Progress(), "training")
     second.resume(*first.state())
@@ -161,5 +155,6 @@ def test_augmentation_is_for_images_that_are_trained_on():
     model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
     with pytest.raises(ValueError, match="'flip' is for models of images"):
         mw.TrainingConfig(augment="flip").resolve(model.training_defaults)
-    looks = [learner(pictures(8, side=8), epochs=1, augment="flip").look_at(np.arange(8))] * 2
+    learner = learner_of(mw.models.WideResNet(10, 1), pictures(8, side=8), augment="flip")
+    looks = [learner.look_at(np.arange(8)) for _ in range(2)]
     np.testing.assert_array_equal(looks[0].logits, looks[1].logits)

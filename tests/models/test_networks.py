@@ -15,7 +15,7 @@ from memowidgets.metrics import logit_gap
 from memowidgets.models import networks
 from memowidgets.models.networks import head_in_float32
 from memowidgets.progress import Progress
-from memowidgets.training.learner import Learner, Recipe
+from tests.training.small import learner_of
 
 N = 300
 
@@ -29,9 +29,7 @@ def questions():
 
 
 def gaps(model, data, precision):
-    settings = mw.TrainingConfig(precision=precision, batch_size=16, epochs=1)
-    resolved = settings.resolve(model.training_defaults)
-    learner = Learner(Recipe(model, data, resolved, "cpu"), np.arange(N), 0)
+    learner = learner_of(model, data, precision=precision, batch_size=16, epochs=1)
     learner.advance(3, Progress(), "training")
     return logit_gap(learner.look_at(np.arange(N)).logits, data.labels)
 
@@ -76,9 +74,8 @@ def test_values_and_gradients_are_those_of_float32(bias, trained, monkeypatch):
     (logits * factors).sum().backward()
     torch.testing.assert_close(hidden.grad, exact.grad.bfloat16(), rtol=0.01, atol=0.01)
     if trained:
-        torch.testing.assert_close(
-            head.weight.grad.float(), factors.T @ exact.detach(), rtol=0.02, atol=0.02
-        )
+        found, gradient = head.weight.grad.float(), factors.T @ exact.detach()
+        torch.testing.assert_close(found, gradient, rtol=0.02, atol=0.02)
     else:
         assert head.weight.grad is None
 

@@ -14,11 +14,10 @@ from memowidgets.models.base import Bases
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from memowidgets.progress import Progress
 from memowidgets.training import engine
-from memowidgets.training.learner import Learner, Recipe
 from tests.models import test_causal_lm as causal
 from tests.models import test_sequence_classifier as classifiers
-from tests.models.small import llama_folder
-from tests.training.small import Inline
+from tests.models.small import llama_folder, saved
+from tests.training.small import Inline, learner_of
 
 LoRA = mw.models.LoRA
 STEPS = 3
@@ -41,9 +40,7 @@ def questioned(raw, lora, folder=None, *, cache=True):
     tokenizer = word_tokenizer(causal.questions())
     if folder is None:
         return mw.models.CausalLM.from_model(raw, tokenizer, lora=lora, cache=cache)
-    raw.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return mw.models.CausalLM.from_pretrained(folder, lora, cache=cache)
+    return mw.models.CausalLM.from_pretrained(saved(folder, raw, tokenizer), lora, cache=cache)
 
 
 def causal_of(family):
@@ -71,17 +68,14 @@ def read_from(tmp_path, family, **options):
     if options.pop("without_head", False):
         config = classifiers.tiny_config(family, len(tokenizer))
         raw = AutoModelForMaskedLM.from_config(config)
-    raw.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    return mw.models.SequenceClassifier.from_pretrained(tmp_path, **options)
+    return mw.models.SequenceClassifier.from_pretrained(saved(tmp_path, raw, tokenizer), **options)
 
 
 UPPER, ALL = LoRA(r=2, layers="top:2"), LoRA(r=2)
+DROPPING = LoRA(r=2, layers="top:2", dropout=0.4)
 MODELS = {
     "all blocks": lambda _: questioned(causal_of("llama"), ALL),
-    "upper blocks with dropout": lambda _: questioned(
-        causal_of("opt"), LoRA(r=2, layers="top:2", dropout=0.4)
-    ),
+    "upper blocks with dropout": lambda _: questioned(causal_of("opt"), DROPPING),
     "nothing kept": lambda _: questioned(causal_of("gpt2"), UPPER, cache=False),
     "a folder in bfloat16": lambda at: questioned(causal_of("llama").bfloat16(), ALL, at),
     "tied to the head": lambda at: questioned(causal_of("gemma"), UPPER, at),
@@ -96,14 +90,10 @@ MODELS = {
 
 def trained(model, seed, bases=None, precision="auto"):
     """Train for a few steps; return logits before and after, and what is trained."""
-    data = (
-        classifiers.texts()
-        if isinstance(model, mw.models.SequenceClassifier)
-        else causal.questions()
-    )
-    settings = mw.TrainingConfig(epochs=1, batch_size=4, lr=1e-2, precision=precision)
-    settings = settings.resolve(model.training_defaults)
-    learner = Learner(Recipe(model, data, settings, "cpu", bases=bases), np.arange(16), seed)
+    of_texts = isinstance(model, mw.models.SequenceClassifier)
+    data = classifiers.texts() if of_texts else causal.questions()
+    course = {"epochs": 1, "batch_size": 4, "lr": 1e-2, "precision": precision}
+    learner = learner_of(model, data, np.arange(16), seed, bases, **course)
     every = np.arange(len(data))
     first = learner.look_at(every).logits
     learner.advance(STEPS, Progress(), "")
@@ -138,9 +128,8 @@ def test_a_worker_loads_the_base_once_and_frees_it_at_the_end(tmp_path, monkeypa
     monkeypatch.setattr(engine, "Bases", noted)
     settings = mw.TrainingConfig(epochs=1, checkpoint_every=1, batch_size=8)
     model = questioned(causal_of("llama"), UPPER)
-    audit = mw.Audit(
-        model, causal.questions(), path=tmp_path / "run", training=settings, held_out=None
-    )
+    data, path = causal.questions(), tmp_path / "run"
+    audit = mw.Audit(model, data, path=path, training=settings, held_out=None)
     audit.train()
     audit.run_shadows(3, Inline())
     assert [bases.loads for bases in made] == [1]
@@ -156,20 +145,10 @@ def test_two_threads_share_a_base():
     assert bases.loads == 1
 
 
-def saved(folder):
+def in_bfloat16(folder):
     """Return a folder with a tiny Llama as `save_pretrained` leaves it, in bfloat16, and data."""
     data = causal.questions()
     return llama_folder(folder, word_tokenizer(data), dtype=torch.bfloat16), data
-
-
-def dtypes(model, data, precision="auto"):
-    settings = mw.TrainingConfig(precision=precision).resolve(model.training_defaults)
-    module = Learner(Recipe(model, data, settings, "cpu"), np.arange(8), 0).module
-    parameters = list(module.parameters())
-    return (
-        {p.dtype for p in parameters if p.requires_grad},
-        {p.dtype for p in parameters if not p.requires_grad},
-    )
 
 
 @pytest.mark.parametrize(
@@ -181,13 +160,15 @@ def dtypes(model, data, precision="auto"):
     ],
 )
 def test_frozen_weights_follow_the_precision(options, precision, trained, frozen, tmp_path):
-    folder, data = saved(tmp_path)
+    folder, data = in_bfloat16(tmp_path)
     model = mw.models.CausalLM.from_pretrained(folder, **options)
-    assert dtypes(model, data, precision) == (trained, frozen)
+    weights = list(learner_of(model, data, precision=precision).module.parameters())
+    assert {weight.dtype for weight in weights if weight.requires_grad} == trained
+    assert {weight.dtype for weight in weights if not weight.requires_grad} == frozen
 
 
 def test_an_audit_computes_where_the_model_says(tmp_path, monkeypatch):
-    folder, data = saved(tmp_path / "tiny")
+    folder, data = in_bfloat16(tmp_path / "tiny")
     model = mw.models.CausalLM.from_pretrained(folder, device="cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="no CUDA GPU"):

@@ -16,6 +16,7 @@ from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from tests.models import test_causal_lm as of_questions
 from tests.models import test_image_classifier as of_images
 from tests.models import test_sequence_classifier as of_texts
+from tests.models.small import saved
 
 CausalLM, LoRA = mw.models.CausalLM, mw.models.LoRA
 SequenceClassifier, ImageClassifier = mw.models.SequenceClassifier, mw.models.ImageClassifier
@@ -26,14 +27,8 @@ WORDS = {"questions": word_tokenizer(QUESTIONS), "texts": tokenizer_of_words(TEX
 # models that fit, but for what a row changes
 
 
-def language_model(folder: Path | None = None, **attributes):
-    raw = of_questions.tiny("llama", len(WORDS["questions"]))
-    for name, value in attributes.items():
-        setattr(raw.config if name == "quantization_config" else raw, name, value)
-    if folder is not None:
-        raw.save_pretrained(folder)
-        WORDS["questions"].save_pretrained(folder)
-    return raw
+def language_model():
+    return of_questions.tiny("llama", len(WORDS["questions"]))
 
 
 def questioned(lora=None, raw=None, **options):
@@ -46,12 +41,6 @@ def text_model(family="bert", **changes):
 
 def classified(raw, **options):
     return SequenceClassifier.from_model(raw, WORDS["texts"], **options)
-
-
-def saved(folder: Path, raw, reader) -> Path:
-    raw.save_pretrained(folder)
-    reader.save_pretrained(folder)
-    return folder
 
 
 def pictured(raw=None, **processor):
@@ -71,11 +60,10 @@ def offloaded():
     return questioned(raw=raw)
 
 
-def quantised_folder(at: Path):
-    config = language_model().config
-    config.quantization_config = {"quant_method": "gptq", "bits": 4}
-    config.save_pretrained(at)
-    return CausalLM.from_pretrained(at)
+def quantised():
+    raw = language_model()
+    raw.config.quantization_config = {"quant_method": "gptq", "bits": 4}
+    return raw
 
 
 def with_config(at: Path, text: str):
@@ -85,8 +73,8 @@ def with_config(at: Path, text: str):
 
 
 def pickled(at: Path):
-    raw = language_model(at)
-    (at / "model.safetensors").unlink()
+    raw = language_model()
+    (saved(at, raw, WORDS["questions"]) / "model.safetensors").unlink()
     torch.save(raw.state_dict(), at / "pytorch_model.bin")
     return CausalLM.from_pretrained(at).build(QUESTIONS)
 
@@ -104,13 +92,7 @@ def other_labels():
 
 
 def bare(at: Path, kind: str):
-    AutoConfig.for_model(kind).save_pretrained(at)
-    return at
-
-
-def processorless(at: Path):
-    of_images.tiny("vit").save_pretrained(at)
-    return ImageClassifier.from_pretrained(at)
+    return saved(at, AutoConfig.for_model(kind))
 
 
 CPU = torch.device("cpu")
@@ -156,11 +138,8 @@ VALUE_ERRORS = [
         lambda _: questioned(max_length=12).feeder(QUESTIONS, CPU),
     ),
     ("LlamaForCausalLM | on cpu, meta | device_map", lambda _: offloaded()),
-    (
-        "from_model | quantised",
-        lambda _: questioned(raw=language_model(quantization_config={"quant_method": "gptq"})),
-    ),
-    ("quantised | in full", quantised_folder),
+    ("from_model | quantised", lambda _: questioned(raw=quantised())),
+    ("quantised | in full", lambda at: CausalLM.from_pretrained(saved(at, quantised().config))),
     (
         "make_module | torch.compile",
         lambda _: torched(lambda n: torch.compile(nn.Linear(64, n), backend="eager")),
@@ -207,6 +186,16 @@ TYPE_ERRORS = [
     ("number of classes | Wide", lambda _: torched(Wide())),
     ("3, the number of classes | 1 was given", lambda _: torched(lambda: 3)),
 ]
+NOT_THERE = [
+    (ConnectionError, "neither a folder | no", lambda at: CausalLM.from_pretrained(at / "no")),
+    (OSError, "preprocessor_config.json",
+     lambda at: ImageClassifier.from_pretrained(saved(at, of_images.tiny("vit")))),
+]  # fmt: skip
+REFUSED = [
+    *((ValueError, *row) for row in VALUE_ERRORS),
+    *((TypeError, *row) for row in TYPE_ERRORS),
+    *NOT_THERE,
+]
 OTHER_HEADS = [
     ("for regression", {"num_labels": 1}),
     ("for regression", {"problem_type": "regression"}),
@@ -220,24 +209,9 @@ def check_refused(error, facts, call, *arguments):
     assert [fact for fact in facts.split(" | ") if fact not in str(raised.value)] == []
 
 
-@pytest.mark.parametrize(("facts", "call"), VALUE_ERRORS)
-def test_values_that_cannot_be_meant_are_refused_with_the_facts(facts, call, tmp_path):
-    check_refused(ValueError, facts, call, tmp_path)
-
-
-@pytest.mark.parametrize(("facts", "call"), TYPE_ERRORS)
-def test_things_of_other_kinds_are_refused_with_the_facts(facts, call, tmp_path):
-    check_refused(TypeError, facts, call, tmp_path)
-
-
-def test_a_name_that_is_nowhere_is_refused(tmp_path):
-    check_refused(
-        ConnectionError, "neither a folder | no", CausalLM.from_pretrained, tmp_path / "no"
-    )
-
-
-def test_a_folder_without_a_processor_is_refused_by_transformers(tmp_path):
-    check_refused(OSError, "preprocessor_config.json", processorless, tmp_path)
+@pytest.mark.parametrize(("error", "facts", "call"), REFUSED)
+def test_what_a_model_cannot_be_made_of_or_work_on_is_refused(error, facts, call, tmp_path):
+    check_refused(error, facts, call, tmp_path)
 
 
 @pytest.mark.parametrize(("facts", "changes"), OTHER_HEADS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import cloudpickle
 import numpy as np
@@ -18,12 +18,7 @@ import memowidgets as mw
 from memowidgets.models.heads import own_pooling
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import tokenizer_of_words
-from memowidgets.training.checkpoint import Forward
-from tests.models.small import (
-    assert_kept_is_near,
-    assert_left_as_it_is,
-    one_pass,
-)
+from tests.models.small import assert_kept_is_near, assert_left_as_it_is, one_pass, saved
 
 CPU = torch.device("cpu")
 WORDS = ["red", "green", "blue", "cold", "warm", "dry", "wet", "old", "new", "far", "near"]
@@ -57,17 +52,10 @@ def tokenizer(data):
 
 
 def tiny_config(family: str, vocabulary: int, **changes):
-    common = {
-        "vocab_size": vocabulary,
-        "max_position_embeddings": 64,
-        "pad_token_id": 0,
-        "num_labels": 3,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "cls_token_id": None,
-        "sep_token_id": None,
-    }
-    return AutoConfig.for_model(family, **{**common, **FAMILIES[family][1], **changes})
+    common = {"vocab_size": vocabulary, "max_position_embeddings": 64, "num_labels": 3}
+    tokens = {"bos_token_id": None, "eos_token_id": None, "cls_token_id": None}
+    tokens |= {"sep_token_id": None, "pad_token_id": 0}
+    return AutoConfig.for_model(family, **common | tokens | FAMILIES[family][1] | changes)
 
 
 def tiny(family: str, vocabulary: int, **changes):
@@ -85,17 +73,8 @@ def made(request, data, tokenizer):
     """A model of each family, and its pass over all texts; tests leave both as they are."""
     raw = tiny(request.param, len(tokenizer))
     model = classifier(raw, tokenizer)
-    module = model.build(data)
-    together = one_pass(model, module, data, np.arange(len(data)))
-    return Made(request.param, raw, model, module, together)
-
-
-class Made(NamedTuple):
-    family: str
-    raw: torch.nn.Module
-    model: mw.models.SequenceClassifier
-    module: torch.nn.Module
-    together: Forward
+    together = one_pass(model, model.build(data), data, np.arange(len(data)))
+    return SimpleNamespace(family=request.param, raw=raw, together=together)
 
 
 def test_hidden_states_logits_and_loss_are_those_of_transformers(made, data, tokenizer):
@@ -106,9 +85,8 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(made, data, tok
         with torch.no_grad():
             expected = raw(ids, output_hidden_states=True)
         np.testing.assert_allclose(seen.logits[i], expected.logits[0], atol=2e-5)
-        loss = torch.nn.functional.cross_entropy(
-            expected.logits, torch.tensor(data.labels[i : i + 1])
-        )
+        label = torch.tensor(data.labels[i : i + 1])
+        loss = torch.nn.functional.cross_entropy(expected.logits, label)
         assert seen.losses[i] == pytest.approx(loss.item(), abs=2e-5)
         for k in (1, 2, 3):
             states = expected.hidden_states[k][0]
@@ -188,9 +166,8 @@ def test_a_vocabulary_of_the_same_size_is_not_the_same_vocabulary(tmp_path):
 
 def test_workers_receive_a_path_and_not_the_weights(data, tokenizer, tmp_path):
     raw = tiny("bert", len(tokenizer), intermediate_size=4096)
-    raw.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", LORA)
+    folder = saved(tmp_path / "model", raw, tokenizer)
+    model = mw.models.SequenceClassifier.from_pretrained(folder, LORA)
     model.build(data)
     weights = sum(p.numel() * 4 for p in raw.parameters())
     assert len(cloudpickle.dumps(model)) < weights / 20
@@ -200,16 +177,14 @@ def test_workers_receive_a_path_and_not_the_weights(data, tokenizer, tmp_path):
 
 def test_a_text_that_ends_in_the_padding_token_is_read_as_transformers_reads_it(data, tokenizer):
     raw = tiny("llama", len(tokenizer), pad_token_id=tokenizer.convert_tokens_to_ids("red"))
-    ending = mw.data.TextDataset.from_texts(
-        ["cold warm red", "dry wet new old red red", "red far"], [0, 1, 2], CLASSES
-    )
+    words = ["cold warm red", "dry wet new old red red", "red far"]
+    ending = mw.data.TextDataset.from_texts(words, [0, 1, 2], CLASSES)
     model = classifier(raw, tokenizer)
     seen = one_pass(model, model.build(ending), ending, np.arange(3))
     for i, last in enumerate((1, 3, 1)):
+        ids = torch.tensor([tokenizer(ending[i])["input_ids"]])
         with torch.no_grad():
-            expected = raw(
-                torch.tensor([tokenizer(ending[i])["input_ids"]]), output_hidden_states=True
-            )
+            expected = raw(ids, output_hidden_states=True)
         np.testing.assert_allclose(seen.logits[i], expected.logits[0], atol=2e-5)
         states = expected.hidden_states[3][0]
         np.testing.assert_allclose(seen.layers["3"][i], states[last], atol=5e-5)
@@ -221,9 +196,8 @@ def test_a_pass_over_a_module_from_elsewhere_leaves_it_as_it_is(data, tokenizer)
 
 
 def test_a_text_that_is_too_long_is_named_or_cut(data, tokenizer, tmp_path):
-    long = mw.data.TextDataset.from_texts(
-        [*data.texts, "red " * 70, "far " * 65], [*data.labels, 0, 1], CLASSES
-    )
+    words = [*data.texts, "red " * 70, "far " * 65]
+    long = mw.data.TextDataset.from_texts(words, [*data.labels, 0, 1], CLASSES)
     raw = tiny("bert", len(tokenizer))
     with pytest.raises(ValueError, match=r"2 texts are longer than the 64 tokens.*'30' with 70"):
         mw.Audit(classifier(raw, tokenizer), long, path=tmp_path / "no")

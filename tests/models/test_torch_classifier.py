@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import types
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from transformers import ResNetConfig, ResNetForImageClassification
 import memowidgets as mw
 from memowidgets.models.torch_classifier import _usual_layers
 from memowidgets.progress import Progress
-from memowidgets.training.learner import Learner, Recipe
+from tests.training.small import learner_of
 
 
 class Residual(nn.Module):
@@ -78,12 +77,8 @@ def data():
 
 
 def taught(model, data, epochs=6, **settings):
-    fixed = {"precision": "float32"} | settings
-    resolved = mw.TrainingConfig(epochs=epochs, batch_size=10, **fixed).resolve(
-        model.training_defaults
-    )
-    learner = Learner(Recipe(model, data, resolved, "cpu"), np.arange(len(data)), 1)
-    learner.advance(resolved.total_steps(len(data)), Progress(), "training")
+    learner = learner_of(model, data, seed=1, epochs=epochs, batch_size=10, **settings)
+    learner.advance(learner.recipe.settings.total_steps(len(data)), Progress(), "training")
     return learner
 
 
@@ -146,24 +141,13 @@ def sgd(parameters):
     return torch.optim.SGD(parameters, lr=0.05, nesterov=True, momentum=0.5)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        sgd,
-        functools.partial(torch.optim.SGD, lr=1e-2),  # which has no state
-    ],
-)
+@pytest.mark.parametrize("make", [sgd, functools.partial(torch.optim.SGD, lr=1e-2)])
 def test_a_given_optimizer_is_scaled_by_the_schedule_and_resumed(make, data):
+    """With a state, and without one."""
     model = mw.models.TorchClassifier(ResNet)
-    settings = mw.TrainingConfig(
-        epochs=2,
-        batch_size=30,
-        optimizer=make,
-        schedule=lambda done: 0.5 if done >= 0.5 else 1.0,
-        precision="float32",
-    ).resolve(model.training_defaults)
-    recipe = Recipe(model, data, settings, "cpu")
-    whole, first, second = (Learner(recipe, np.arange(60), 1) for _ in range(3))
+    course = {"epochs": 2, "batch_size": 30, "optimizer": make}
+    course["schedule"] = lambda done: 0.5 if done >= 0.5 else 1.0
+    whole, first, second = (learner_of(model, data, **course) for _ in range(3))
     whole.advance(2, Progress(), "")
     before = whole._optimizer.param_groups[0]["lr"]
     whole.advance(4, Progress(), "")
@@ -232,21 +216,19 @@ def normalised(n):
 def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
     shared, act = nn.Linear(data.images[0].size, 8), nn.ReLU()
     before = shared.weight.clone()
-    model = mw.models.TorchClassifier(
-        lambda n: nn.Sequential(nn.Flatten(), shared, act, nn.Linear(8, n))
-    )
+
+    def around(n, part, after=act):
+        return nn.Sequential(nn.Flatten(), part, after, nn.Linear(8, n))
+
+    model = mw.models.TorchClassifier(lambda n: around(n, shared))
     first = model.build(data)
     with pytest.raises(ValueError, match=r"the part '1' of one that it returned before"):
         model.build(data)
     assert torch.equal(first[1].weight, before)
-    fresh = mw.models.TorchClassifier(
-        lambda n: nn.Sequential(nn.Flatten(), copy.deepcopy(shared), act, nn.Linear(8, n))
-    )
+    fresh = mw.models.TorchClassifier(lambda n: around(n, copy.deepcopy(shared)))
     assert fresh.build(data)[1].weight is not fresh.build(data)[1].weight
     shared.requires_grad_(requires_grad=False)
-    frozen = mw.models.TorchClassifier(
-        lambda n: nn.Sequential(nn.Flatten(), shared, nn.BatchNorm1d(8).eval(), nn.Linear(8, n))
-    )
+    frozen = mw.models.TorchClassifier(lambda n: around(n, shared, nn.BatchNorm1d(8).eval()))
     modules = [frozen.build(data) for _ in range(2)]
     assert modules[0][1] is modules[1][1]
     assert [part.training for part in modules[0]] == [True, True, False, True]
@@ -255,9 +237,8 @@ def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
 @pytest.mark.parametrize("optimizer", ["sgd", torch.optim.Adam])
 def test_a_last_batch_of_one_is_left_out_where_the_module_normalises_over_it(data, optimizer):
     model = mw.models.TorchClassifier(normalised, version="1")
-    settings = mw.TrainingConfig(epochs=2, batch_size=10, lr=0.1, optimizer=optimizer)
-    recipe = Recipe(model, data, settings.resolve(model.training_defaults), "cpu")
-    learner = Learner(recipe, np.arange(21), 0)
+    course = {"epochs": 2, "lr": 0.1, "optimizer": optimizer}
+    learner = learner_of(model, data, np.arange(21), batch_size=10, **course)
     learner.advance(2, Progress(), "training")
     before = learner.weights()
     learner.advance(3, Progress(), "training")
@@ -266,9 +247,9 @@ def test_a_last_batch_of_one_is_left_out_where_the_module_normalises_over_it(dat
     assert moved == ["2.num_batches_tracked"]  # it counts before it refuses
     learner.advance(6, Progress(), "training")
     assert not np.array_equal(before["1.weight"], learner.weights()["1.weight"])
-    alone = replace(recipe, settings=replace(recipe.settings, batch_size=1))
+    alone = learner_of(model, data, np.arange(3), batch_size=1, **course)
     with pytest.raises(ValueError, match="more than 1 value per channel"):
-        Learner(alone, np.arange(3), 0).advance(1, Progress(), "training")
+        alone.advance(1, Progress(), "training")
 
 
 def test_probabilities_in_the_place_of_logits_are_said(data, tmp_path):

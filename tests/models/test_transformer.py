@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import cloudpickle
@@ -16,6 +15,8 @@ from memowidgets.progress import Progress
 from memowidgets.training.engine import JobFile, ShadowJob, train_shadow
 from tests.accelerator.recipes import language_model, questions
 from tests.models import test_image_classifier as of_images
+from tests.models.small import saved
+from tests.programs import printed
 from tests.training.small import Inline
 
 
@@ -32,7 +33,7 @@ def test_a_run_of_images_is_trained_scored_and_opened_again(tmp_path):
     def load():
         return mw.models.ImageClassifier.from_pretrained(tmp_path / "model")
 
-    of_images.saved(of_images.tiny("resnet"), tmp_path / "model")
+    saved(tmp_path / "model", of_images.tiny("resnet"), of_images.processor())
     data, path = of_images.images(), tmp_path / "run"
     training = mw.TrainingConfig(epochs=2, checkpoint_every=1, lr=1e-2, precision="float32")
     audit = mw.Audit(load(), data, path=path, training=training, held_out=None, device="cpu")
@@ -104,8 +105,7 @@ grown(lambda: cloudpickle.loads(sent))
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak since a moment")
 def test_given_weights_are_sent_without_more_copies_than_one():
-    done = subprocess.run([sys.executable, "-c", _PEAK], check=True, capture_output=True, text=True)
-    made, sent, received = map(float, done.stdout.split())
+    made, sent, received = map(float, printed(_PEAK).split())
     assert made < 1.3
     assert sent < 1.3  # pickling tensors themselves takes twice their size
     assert received < 1.3

@@ -11,6 +11,7 @@ import numpy as np
 
 import memowidgets as mw
 from memowidgets.models import ConvNet
+from memowidgets.training.learner import Learner, Recipe
 
 TRAINING = mw.TrainingConfig(epochs=1, batch_size=16)
 
@@ -60,6 +61,13 @@ def trained(path, **changes) -> mw.Audit:
     return audit
 
 
+def learner_of(model, data, rows=None, seed=0, bases=None, **settings) -> Learner:
+    """A learner on the CPU in float32, of all samples if no rows are named."""
+    training = mw.TrainingConfig(**{"precision": "float32"} | settings)
+    recipe = Recipe(model, data, training.resolve(model.training_defaults), "cpu", bases=bases)
+    return Learner(recipe, np.arange(len(data)) if rows is None else rows, seed)
+
+
 def contents(audit) -> tuple[np.ndarray, np.ndarray]:
     shadows = audit.evidence.shadows.read("epoch-1")
     return np.array(shadows.members), np.array(shadows.gaps)
@@ -78,12 +86,8 @@ def run_in_two_processes(script: str, folder: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
     command += ["--master_port=0", "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:0"]
     here = Path(__file__)
+    command += [str(here.with_name(script)), str(folder)]
     done = subprocess.run(
-        [*command, str(here.with_name(script)), str(folder)],
-        cwd=here.parents[2],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=280,
+        command, cwd=here.parents[2], check=False, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr[-3000:]

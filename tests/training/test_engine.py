@@ -378,35 +378,30 @@ def test_a_disk_without_room_for_the_samples_is_named(audit, place, monkeypatch)
 
 
 @contextlib.contextmanager
-def forking(distributed):
-    """Let Dask fork its workers from a process that has loaded all they need, in seconds.
+def client_of(n_workers):
+    """Client of a cluster on this machine, whose workers are forked in seconds.
 
-    It has loaded what `tests.audit.test_run_killed` needs too: a process has one such server.
+    They are forked from a process that has loaded all they need, and what
+    `tests.audit.test_run_killed` needs too: a process has one such server.
     """
+    distributed = pytest.importorskip("distributed")
     import dask
 
+    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": None}
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         forks = distributed.utils.get_mp_context()
         forks.set_forkserver_preload(["distributed", "tests.audit.warm"])
-        yield
+        with (
+            distributed.LocalCluster(n_workers=n_workers, threads_per_worker=1, **place) as cluster,
+            distributed.Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """Client of a cluster of two workers; who is killed there is started again."""
-    distributed = pytest.importorskip("distributed")
-    with (
-        forking(distributed),
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            memory_limit=None,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with client_of(2) as client:
         yield client
 
 
@@ -554,16 +549,10 @@ def test_a_dask_client_that_is_closed_is_named(client, audit, closed_at):
 
 
 def test_a_cluster_that_adapts_to_its_work_grows_from_nothing(audit, straight):
-    distributed, most = pytest.importorskip("distributed"), []
-    with (
-        forking(distributed),
-        distributed.LocalCluster(
-            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        cluster.adapt(minimum=0, maximum=2, interval="100 ms", target_duration="10 ms")
-        note = Progress(lambda _: most.append(len(cluster.scheduler.workers)))
+    most = []
+    with client_of(0) as client:
+        client.cluster.adapt(minimum=0, maximum=2, interval="100 ms", target_duration="10 ms")
+        note = Progress(lambda _: most.append(len(client.cluster.scheduler.workers)))
         audit.run_shadows(20, client.get_executor(), progress=note)
     assert most[0] == 0
     assert max(most) == 2

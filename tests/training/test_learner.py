@@ -12,8 +12,9 @@ import torch
 import memowidgets as mw
 from memowidgets.models import ConvNet
 from memowidgets.progress import Progress
-from memowidgets.training.learner import Learner, Recipe, epoch_order
+from memowidgets.training.learner import epoch_order
 from memowidgets.training.probe import make_probe
+from tests.training.small import learner_of
 
 GIVEN = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.1, fused=True),
@@ -22,12 +23,9 @@ GIVEN = {
 
 
 def learner(optimizer):
-    model, data = ConvNet(4), mw.data.load_digits().take(range(40))
-    training = mw.TrainingConfig(
-        epochs=4, batch_size=10, optimizer=optimizer, lr=1e-3, weight_decay=0.1, precision="float32"
-    )
-    settings = training.resolve(model.training_defaults)
-    return Learner(Recipe(model, data, settings, "cpu"), np.arange(40), seed=0)
+    settings = {"epochs": 4, "batch_size": 10, "lr": 1e-3, "weight_decay": 0.1}
+    data = mw.data.load_digits().take(range(40))
+    return learner_of(ConvNet(4), data, optimizer=optimizer, **settings)
 
 
 @pytest.mark.parametrize("name", sorted(GIVEN))
@@ -62,10 +60,7 @@ def in_doubles():
     torch.set_default_dtype(before)
 
 
-@pytest.mark.parametrize(
-    "around",
-    [in_bfloat16, in_doubles, torch.no_grad, torch.inference_mode],
-)
+@pytest.mark.parametrize("around", [in_bfloat16, in_doubles, torch.no_grad, torch.inference_mode])
 def test_a_context_of_the_caller_changes_no_number(around):
     def trained():
         made = learner("sgd")

@@ -15,6 +15,8 @@ from torch.utils.data import DataLoader
 import memowidgets as mw
 from tests.audit.test_watching import BATCH, STEPS, N, mlp, samples
 
+BESIDE = ("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing")
+NOTHING_BESIDE = dict.fromkeys(BESIDE, False)
 OURS = "optimizer steps|recorded anew|other weights|first step took"
 pytestmark = [  # Lightning warns of much that is fine here, memowidgets of nothing unasked
     pytest.mark.filterwarnings("ignore"),
@@ -52,16 +54,8 @@ def data():
 
 
 def fitted(module, data, folder, *callbacks, epochs=3, resume=None, **changes):
-    trainer = lightning().Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-        callbacks=list(callbacks),
-        **{"enable_checkpointing": False, **changes},
-    )
+    settings = {"accelerator": "cpu", "max_epochs": epochs, **NOTHING_BESIDE, **changes}
+    trainer = lightning().Trainer(default_root_dir=folder, callbacks=list(callbacks), **settings)
     torch.manual_seed(1)
     trainer.fit(module, DataLoader(data, batch_size=BATCH, shuffle=True), ckpt_path=resume)
     return trainer

@@ -21,7 +21,7 @@ def test_the_trainer_of_trl_is_recorded(tmp_path, monkeypatch):
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    from tests.training.test_trainer_callback import QUIET, N, make_audit, tiny
+    from tests.training.test_trainer_callback import ON_THE_CPU, QUIET, N, make_audit, tiny
 
     data = mw.data.make_mcqs(n=N, seed=0)
     tokenizer = word_tokenizer(data)
@@ -33,24 +33,10 @@ def test_the_trainer_of_trl_is_recorded(tmp_path, monkeypatch):
         {"prompt": data.prompt(i), "completion": data.replies(i)[label]}
         for i, label in enumerate(data.labels)
     ]
-    arguments = SFTConfig(
-        output_dir=str(tmp_path / "out"),
-        num_train_epochs=2,
-        per_device_train_batch_size=4,
-        logging_strategy="no",
-        save_strategy="no",
-        bf16=False,
-        max_length=None,
-        **QUIET,
-    )
-    trainer = SFTTrainer(
-        model=model,
-        args=arguments,
-        train_dataset=Dataset.from_list(rows[::-1]),
-        processing_class=tokenizer,
-        callbacks=[callback],
-    )
-    trainer.train()
+    course = {"num_train_epochs": 2, "per_device_train_batch_size": 4, "max_length": None}
+    arguments = SFTConfig(str(tmp_path / "out"), bf16=False, **course, **ON_THE_CPU, **QUIET)
+    given = {"train_dataset": Dataset.from_list(rows[::-1]), "processing_class": tokenizer}
+    SFTTrainer(model, arguments, callbacks=[callback], **given).train()
     assert audit.checkpoints["step"].tolist() == [0, 9, 18]
     drop = audit.checkpoints["drop"].iloc[-1]
     assert drop > 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,10 @@ from memowidgets.audit.runs import identity
 from memowidgets.checks import has_form
 from memowidgets.store import FORMAT
 from memowidgets.training.probe import PROBE, first_apart, make_probe
+from tests.programs import printed
 from tests.training import probed
 
-HERE = Path(__file__).parent
+PROGRAM = Path(probed.__file__).read_text("utf-8")
 ROWS = np.arange(20)
 
 
@@ -33,18 +33,6 @@ def data():
 
 def small(n_classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, n_classes))
-
-
-def process(program: Path, *arguments: object, **environment: str) -> Any:
-    found = subprocess.run(
-        [sys.executable, program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    return json.loads(found.stdout.splitlines()[-1])
 
 
 def probe_of(data, make=small, **training: Any) -> dict[str, Any]:
@@ -65,7 +53,8 @@ LIMITS = [{}, *(pytest.param(limit, marks=pytest.mark.slow) for limit in (NONE, 
 def test_another_process_agrees_on_any_processor_and_one_percent_of_a_rate_does_not(limit):
     networks = tuple(probed.NETWORKS) if limit else ("small",)
     there, faster = (probed.probes(more, networks) for more in (1.0, 1.01))
-    here = process(HERE / "probed.py", *networks, **limit)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **limit}
+    here = json.loads(printed(PROGRAM, *networks, env=environment).splitlines()[-1])
     for name in there:
         assert first_apart(there[name], here[name]) == ""
         assert "optimizer" in first_apart(faster[name], here[name])
@@ -192,14 +181,9 @@ class OutsideOfTraining(Plain):
     ("one", "other", "fact"),
     [
         (Plain, WithoutGradients, "body.weight"),
-        *[
-            (kind, lambda n, of=kind: of(n, 0.505), fact)
-            for kind, fact in (
-                (HookOnModule, "body.weight"),
-                (OwnNormalisation, "mean"),
-                (OutsideOfTraining, "module logits"),
-            )
-        ],
+        (HookOnModule, partial(HookOnModule, value=0.505), "body.weight"),
+        (OwnNormalisation, partial(OwnNormalisation, value=0.505), "mean"),
+        (OutsideOfTraining, partial(OutsideOfTraining, value=0.505), "module logits"),
     ],
 )
 def test_what_a_module_does_in_one_mode_alone_shows(data, one, other, fact):

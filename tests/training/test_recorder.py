@@ -24,10 +24,8 @@ def test_the_rule_never_goes_back_to_a_checkpoint_that_was_no_candidate(found, o
     ]
     kept = set()
     for n in range(2, len(records) + 1):
-        kept = (kept | {records[n - 1].name}) & {
-            *rule.candidates(records[:n]),
-            records[n - 1].name,
-        }
+        newest = records[n - 1].name
+        kept = (kept | {newest}) & {*rule.candidates(records[:n]), newest}
         assert rule.prediction(records[:n]).record.name in kept
 
 

@@ -36,9 +36,8 @@ DIGITS = CLEAN.with_canaries(12, seed=0)
 
 
 def audit_at(path, members="half") -> mw.Audit:
-    return mw.Audit(
-        mw.models.ConvNet(4), DIGITS, path, TRAINING, device="cpu", members=members, held_out=0.1
-    )
+    settings = {"device": "cpu", "members": members, "held_out": 0.1}
+    return mw.Audit(mw.models.ConvNet(4), DIGITS, path, TRAINING, **settings)
 
 
 def predicting_at(audit, name):
@@ -181,9 +180,7 @@ def test_more_are_added_to_those_that_are_there(audit, referenced, trained):
 
 def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
     assert "reference" not in audit.metrics
-    with pytest.raises(
-        StoreError, match=r"no reference models yet: call audit.run_references\(2\)"
-    ):
+    with pytest.raises(StoreError, match=r"no reference models yet: call .*run_references\(2\)"):
         audit.score("reference")
     assert "reference" in referenced.metrics
     assert "reference" in mw.Audit.open(referenced.path, data=DIGITS).metrics

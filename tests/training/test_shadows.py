@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,16 +10,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.store import StoreError
 from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
-from tests.training.small import assert_same, contents, tiny_audit
-
-pytestmark = pytest.mark.worker_processes
-
-
-@pytest.fixture
-def threads():
-    with ThreadPoolExecutor(2) as executor:
-        yield executor
-
+from tests.training.small import Inline, assert_same, contents, tiny_audit
 
 # Designs
 
@@ -77,8 +67,8 @@ def test_what_can_be_audited():
             call()
 
 
-def test_canaries_are_judged_by_models_with_and_without_them(audit, threads):
-    audit.run_shadows(4, threads, design="canaries")
+def test_canaries_are_judged_by_models_with_and_without_them(audit):
+    audit.run_shadows(4, Inline(), design="canaries")
     values = audit.log_lira()
     canary = dict(zip(audit.data.ids, audit.data.canaries, strict=True))
     assert all(canary[name] for name in values.index)
@@ -86,14 +76,14 @@ def test_canaries_are_judged_by_models_with_and_without_them(audit, threads):
     notes = audit.evaluate("loss", checkpoint="final", eta=float(values.median())).warnings
     assert any(f"{values.attrs['left_out']} members are left out" in note for note in notes)
     with pytest.raises(ValueError, match='goes with design="canaries"'):
-        audit.run_shadows(4, threads, design="balanced", audited=list(audit.members[:3]))
+        audit.run_shadows(4, Inline(), design="balanced", audited=list(audit.members[:3]))
 
 
 # Files
 
 
-def test_a_kept_forward_pass_serves_the_shadow_as_target(audit, threads):
-    audit.run_shadows(6, threads, design="balanced", keep_forward="all")
+def test_a_kept_forward_pass_serves_the_shadow_as_target(audit):
+    audit.run_shadows(6, Inline(), design="balanced", keep_forward="all")
     target = audit.as_target(2)
     mask = contents(audit)[0][2]
     assert list(target.members) == list(audit.data.ids[audit.run.design.pool[mask]])
@@ -116,38 +106,38 @@ def test_a_kept_forward_pass_serves_the_shadow_as_target(audit, threads):
     assert target.evaluate("psmi", eta=float(np.median(expected))).n == len(target.members)
 
 
-def test_a_shadow_without_a_forward_pass_says_how_to_get_one(audit, threads):
-    audit.run_shadows(4, threads)
+def test_a_shadow_without_a_forward_pass_says_how_to_get_one(audit):
+    audit.run_shadows(4, Inline())
     target = audit.as_target(1)
     assert len(target.log_lira()) > 0
     with pytest.raises(StoreError, match=r"kept no forward pass.*keep_forward=True"):
         target.score("psmi")
     gaps = contents(audit)[1]
-    audit.run_shadows(4, threads, keep_forward=True)  # trained again for it, to the same end
+    audit.run_shadows(4, Inline(), keep_forward=True)  # trained again for it, to the same end
     np.testing.assert_array_equal(contents(audit)[1], gaps)
     assert len(audit.as_target(1).score("psmi")) > 0
     with pytest.raises(StoreError, match="did not keep layer"):
         audit.as_target(1).score("psmi", layer=1)
-    audit.run_shadows(4, threads, keep_forward=1)  # beside the layer that is there
+    audit.run_shadows(4, Inline(), keep_forward=1)  # beside the layer that is there
     assert len(audit.as_target(1).score("psmi", layer=1)) > 0
     assert len(audit.as_target(1).score("psmi")) > 0
-    audit.run_shadows(5, threads)  # new ones keep what the others keep
+    audit.run_shadows(5, Inline())  # new ones keep what the others keep
     assert len(audit.as_target(4).score("loss")) > 0
 
 
 # Who trains which
 
 
-def test_parts_give_the_models_of_the_whole(audit, threads, tmp_path):
+def test_parts_give_the_models_of_the_whole(audit, tmp_path):
     shutil.copytree(audit.path, tmp_path / "parts")
-    audit.run_shadows(6, threads)
+    audit.run_shadows(6, Inline())
     parts = tiny_audit(tmp_path / "parts")
-    parts.run_shadows(6, threads, indices=range(4, 6))
+    parts.run_shadows(6, Inline(), indices=range(4, 6))
     assert parts.run.shadows.indices() == [4, 5]
     assert parts.run.shadows.lost() == []  # the others are not lost: nobody trained them yet
-    parts.run_shadows(6, threads, indices=[0, 1, 1, 3])
+    parts.run_shadows(6, Inline(), indices=[0, 1, 1, 3])
     assert parts.run.shadows.indices() == [0, 1, 3, 4, 5]
-    parts.run_shadows(6, threads)
+    parts.run_shadows(6, Inline())
     assert_same(parts, audit, atol=1e-4)
     parts.run.shadows.path_of(2).unlink()
     assert len(parts.run.shadows.lost()) == 1
@@ -164,6 +154,6 @@ def test_parts_give_the_models_of_the_whole(audit, threads, tmp_path):
         (3, TypeError, "several values"),
     ],
 )
-def test_a_part_is_of_the_whole(audit, threads, indices, error, fact):
+def test_a_part_is_of_the_whole(audit, indices, error, fact):
     with pytest.raises(error, match=fact):
-        audit.run_shadows(6, threads, indices=indices)
+        audit.run_shadows(6, Inline(), indices=indices)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -21,10 +19,12 @@ from memowidgets.store import NotThereError, StoreError
 from memowidgets.training.checkpoint import StopRule, write_stop
 from tests.audit.conftest import view_of
 from tests.models import test_causal_lm as causal
+from tests.programs import printed
 from tests.training.small import run_in_two_processes
 
 N = 36
-QUIET = {"report_to": [], "use_cpu": True, "disable_tqdm": True, "dataloader_pin_memory": False}
+QUIET = {"report_to": [], "disable_tqdm": True, "logging_strategy": "no", "save_strategy": "no"}
+ON_THE_CPU = {"use_cpu": True, "dataloader_pin_memory": False}
 
 
 @pytest.fixture(scope="module")
@@ -73,24 +73,11 @@ def collate(rows):
 
 
 def trainer(model, rows, folder, *callbacks, kind=Trainer, data_collator=collate, **changes):
-    settings = {
-        "num_train_epochs": 3,
-        "per_device_train_batch_size": 4,
-        "learning_rate": 1e-2,
-        "logging_strategy": "no",
-        "save_strategy": "no",
-        **QUIET,
-        **changes,
-    }
+    course = {"num_train_epochs": 3, "per_device_train_batch_size": 4, "learning_rate": 1e-2}
+    settings = {**ON_THE_CPU, **QUIET, **course, **changes}
     arguments = TrainingArguments(output_dir=str(folder), **settings)
-    return kind(
-        model=model,
-        args=arguments,
-        train_dataset=rows,
-        eval_dataset=rows[:8] if isinstance(rows, list) else None,
-        data_collator=data_collator,
-        callbacks=list(callbacks),
-    )
+    some = rows[:8] if isinstance(rows, list) else None
+    return kind(model, arguments, data_collator, rows, some, callbacks=list(callbacks))
 
 
 def make_audit(model, tokenizer, data, path, every=1, **changes):
@@ -139,26 +126,13 @@ def test_the_callback_gives_the_audit_that_train_gives(
         for part in model.modules():
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.0
-    plan = mw.TrainingConfig(
-        epochs=5,
-        checkpoint_every=0.5,
-        batch_size=3,
-        accumulate=2,
-        lr=1e-2,
-        schedule="linear",
-        weight_decay=0.0,
-        precision="float32",
-    )
+    steps = {"epochs": 5, "batch_size": 3, "accumulate": 2, "lr": 1e-2, "schedule": "linear"}
+    plan = mw.TrainingConfig(checkpoint_every=0.5, weight_decay=0.0, precision="float32", **steps)
     ours = make_audit(model, tokenizer, data, tmp_path / "ours", training=plan)
     ours.train(stop_at_drop=1e-9)
     ours.train()
-    course = {
-        "num_train_epochs": 5,
-        "per_device_train_batch_size": 3,
-        "gradient_accumulation_steps": 2,
-        "max_grad_norm": 0.0,
-        "lr_scheduler_type": "linear",
-    }
+    course = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2}
+    course |= {"num_train_epochs": 5, "max_grad_norm": 0.0, "lr_scheduler_type": "linear"}
     rows = script_rows(data, tokenizer)
     whole = make_audit(model, tokenizer, data, tmp_path / "whole", training=plan)
     callback = mw.training.MemorizationCallback(whole, None)
@@ -179,13 +153,8 @@ def test_the_callback_gives_the_audit_that_train_gives(
 @pytest.mark.filterwarnings("ignore:.*checkpointing.* is deprecated:FutureWarning")
 def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokenizer, tmp_path):
     rows = script_rows(data, tokenizer)
-    course = {
-        "gradient_accumulation_steps": 2,
-        "gradient_checkpointing": True,
-        "eval_strategy": "steps",
-        "eval_steps": 2,
-        "eval_on_start": True,
-    }
+    course = {"gradient_accumulation_steps": 2, "gradient_checkpointing": True}
+    course |= {"eval_strategy": "steps", "eval_steps": 2, "eval_on_start": True}
 
     def run(name, *callbacks, resume=False, **changes):
         for seed in (0, 5) if resume else (0,):
@@ -559,8 +528,7 @@ def test_two_processes_record_once_and_stop_together(data, tokenizer, tmp_path):
 
 
 def test_libraries_are_imported_when_their_callback_is_used():
-    code = "import sys, memowidgets.training, memowidgets.audit; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"transformers", "lightning", "pytorch_lightning"} & {*done.stdout.split()}
+    found = printed("import sys, memowidgets.training, memowidgets.audit; print(*sys.modules)")
+    assert not {"transformers", "lightning", "pytorch_lightning"} & {*found.split()}
     with pytest.raises(AttributeError, match="it has LightningCallback, MemorizationC"):
         _ = mw.training.Callback

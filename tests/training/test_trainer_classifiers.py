@@ -12,12 +12,7 @@ from transformers import DataCollatorWithPadding, Trainer
 
 import memowidgets as mw
 from memowidgets.training.trainer_callback import check_rows
-from tests.models.test_sequence_classifier import (
-    classifier,
-    texts,
-    tiny,
-    tokenizer_of_words,
-)
+from tests.models.test_sequence_classifier import classifier, texts, tiny, tokenizer_of_words
 from tests.training.test_trainer_callback import assert_same_weights, trained_weights
 from tests.training.test_trainer_callback import trainer as a_trainer
 
@@ -116,10 +111,7 @@ def first_tokens(row, n):
             lambda rows: [*rows[:7], {**rows[7], "label": (rows[7]["label"] + 1) % 3}, *rows[8:]],
             "'{ids[7]}' the Trainer's label is . where .*class_names=",
         ),
-        (
-            lambda rows: typed(rows, 1),
-            "rows have token_type_ids other than 0",
-        ),
+        (lambda rows: typed(rows, 1), "rows have token_type_ids other than 0"),
     ],
     ids=["a row less", "cut", "another label", "pairs"],
 )
@@ -146,10 +138,6 @@ class Loader:
         self.dataset, self.collate_fn = rows, lambda batch: read(batch[0])
 
 
-def passes_of(audit):
-    return mw.training.MemorizationCallback(audit)._recorder.passes
-
-
 @pytest.mark.parametrize("label", [np.array([0.0, 1.0, 1.0]), 0.5, float("nan"), None])
 def test_labels_that_are_not_one_class_are_refused(label, fresh, data, tokenizer):
     rows = script_rows(data, tokenizer)
@@ -159,8 +147,9 @@ def test_labels_that_are_not_one_class_are_refused(label, fresh, data, tokenizer
         named = {} if row["label"] is None else {"labels": np.array([row["label"]])}
         return {"input_ids": np.array([row["input_ids"]])} | named
 
+    passes = mw.training.MemorizationCallback(fresh[0])._recorder.passes
     with pytest.raises(ValueError, match=f"'{data.ids[2]}' .*Trainer's label is .* has class"):
-        check_rows(Loader(rows, read), passes_of(fresh[0]))
+        check_rows(Loader(rows, read), passes)
 
 
 def test_a_head_with_other_classes_is_refused(fresh, data, tokenizer, tmp_path):

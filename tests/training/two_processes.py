@@ -7,14 +7,8 @@ import time
 from pathlib import Path
 
 import memowidgets as mw
-from tests.training.test_trainer_callback import (
-    N,
-    make_audit,
-    script_rows,
-    tiny,
-    trainer,
-    word_tokenizer,
-)
+from memowidgets.models.tokens import word_tokenizer
+from tests.training.test_trainer_callback import N, make_audit, script_rows, tiny, trainer
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])

@@ -19,13 +19,10 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     data, module = samples(), mlp()
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.03)
-    accelerator = Accelerator(cpu=True)
-    model, optimizer, loader = accelerator.prepare(
-        module, optimizer, DataLoader(data, batch_size=4, shuffle=True)
-    )
-    watch = mw.watch(
-        model, data, folder / "run", len(loader), checkpoint_every=0.5, stop_at_drop=0.6
-    )
+    accelerator, loader = Accelerator(cpu=True), DataLoader(data, batch_size=4, shuffle=True)
+    model, optimizer, loader = accelerator.prepare(module, optimizer, loader)
+    course = {"checkpoint_every": 0.5, "stop_at_drop": 0.6}
+    watch = mw.watch(model, data, folder / "run", len(loader), **course)
     stopped = False
     for _ in range(8):
         for inputs, classes in loader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.linalg import eigh
 
 from memowidgets.checks import to_numpy, whole_number
 from memowidgets.metrics.arrays import (
@@ -19,8 +19,7 @@ from memowidgets.metrics.arrays import (
 from memowidgets.vocabulary import Note
 
 _EXACT_UP_TO = 4096  # features; with more, only leading components are computed
-_OVERSAMPLING = 16
-_BLOCKS = 6  # of a Krylov space, each half as wide as there are components to find
+_POWER_STEPS = 7  # fewer miss components whose variances are nearly equal
 _SINGULAR = 1e-10  # relative to the largest variance; float32 features resolve no less
 _REPORTED = np.errstate(over="ignore", invalid="ignore")  # an error names the row
 
@@ -47,11 +46,12 @@ class Mahalanobis:
 
     Notes
     -----
-    The distribution is global, not one per class (the paper's section on threat models). The
-    distances are computed with a Cholesky factor of the covariance (ddof = 0) of the kept
-    components. Leave-one-out distances are a monotone function of them, so their ROC is the same.
-    Above 4096 features the components come from a randomised block Krylov space with a fixed seed.
-    Where the variances of many components are nearly equal, they are then approximate.
+    The distribution is global, not one per class (the paper's section on threat models). A distance
+    is the length of a sample's principal components, each in units of its deviation (ddof = 0).
+    Leave-one-out distances are a monotone function of them, so their ROC is the same. Above 4096
+    features the components come from scikit-learn's randomised SVD with a fixed seed, which reads
+    all rows into memory as float32. Where the variances of many components are nearly equal, they
+    are then approximate.
 
     Examples
     --------
@@ -96,8 +96,6 @@ class Mahalanobis:
         if n < 2:
             raise ValueError("X has a single row; a distribution needs at least two")
         sample = to_numpy(features[np.linspace(0, n - 1, min(n, 1024)).astype(np.int64)])
-        if not np.isfinite(sample).all():
-            refuse_rows(features)
         frame = self._frame = Frame.fitting(sample.astype(np.float64), features)
         total: Floats = np.zeros(d)
         for start, stop in row_chunks(n, 8 * d):
@@ -106,21 +104,13 @@ class Mahalanobis:
             refuse_rows(features)
         centre = total / n
         kept = max(1, min(self.n_components, d, n // 5))
-        if kept == d:
-            axes: Floats = np.eye(d)
-            covariance = _covariance(features, frame, centre, None)
-        elif d <= max(_EXACT_UP_TO, _BLOCKS * _block_width(kept)):
-            leading = [d - kept, d - 1]
-            whole = _covariance(features, frame, centre, None)
-            axes = np.asarray(eigh(whole, subset_by_index=leading)[1][:, ::-1])
-            covariance = np.asarray(axes.T @ whole @ axes)  # a second pass would give the same
+        if d <= _EXACT_UP_TO:
+            covariance = _covariance(features, frame, centre)
+            variances, axes = eigh(covariance, subset_by_index=[d - kept, d - 1])
         else:
-            axes = _leading(features, frame, centre, kept)
-            covariance = _covariance(features, frame, centre, axes)
-        self.ridge_, self.warnings_ = _ridge(covariance)
-        factor = cholesky(covariance + self.ridge_ * np.eye(kept), lower=True)
-        # with the factor's inverse in the components, a row takes one product and no solution
-        self._whitening = np.ascontiguousarray(solve_triangular(factor, axes.T, lower=True).T)
+            variances, axes = _leading(features, frame, centre, kept)
+        self.ridge_, self.warnings_ = _ridge(variances)
+        self._whitening: Floats = axes / np.sqrt(variances + self.ridge_)
         self._centre, self.n_components_ = centre, kept
         shift = 0.0 if frame.shift is None else to_numpy(frame.shift)
         self.mean_ = centre * frame.scale + shift
@@ -161,52 +151,35 @@ def _centred(X: Array, frame: Frame, centre: Floats, start: int, stop: int) -> F
     return np.asarray(to_numpy(frame.rows(X, start, stop)) - centre, dtype=np.float64)
 
 
-def _covariance(X: Array, frame: Frame, centre: Floats, axes: Floats | None) -> Floats:
-    """Return the covariance (ddof = 0) of the features, or of their coordinates along `axes`."""
-    size = X.shape[1] if axes is None else axes.shape[1]
-    total: Floats = np.zeros((size, size))
-    for start, stop in row_chunks(X.shape[0], 16 * X.shape[1]):
+def _covariance(X: Array, frame: Frame, centre: Floats) -> Floats:
+    """Return the covariance (ddof = 0) of the features."""
+    n, d = X.shape
+    total: Floats = np.zeros((d, d))
+    for start, stop in row_chunks(n, 16 * d):
         rows = _centred(X, frame, centre, start, stop)
-        if axes is not None:
-            rows = np.asarray(rows @ axes)
         total += rows.T @ rows
-    return np.asarray(total / X.shape[0])
+    return np.asarray(total / n)
 
 
-def _block_width(kept: int) -> int:
-    return kept // 2 + _OVERSAMPLING
+def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> tuple[Floats, Floats]:
+    """Return the largest variances (kept,), and their axes (d, kept)."""
+    from sklearn.utils.extmath import randomized_svd  # which fewer features do not need
+
+    n = X.shape[0]
+    rows = to_numpy(frame.rows(X, 0, n)) - centre.astype(np.float32)
+    size = {"n_components": kept, "n_oversamples": kept, "n_iter": _POWER_STEPS}
+    _, lengths, axes = randomized_svd(rows, **size, random_state=0)
+    return lengths.astype(np.float64) ** 2 / n, axes.T.astype(np.float64)
 
 
-def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> Floats:
-    """Return an orthonormal basis (d, kept) of the leading components, by block Krylov iteration.
-
-    The blocks are kept, and the components are found in the span of all of them. The last block
-    alone would take far more passes where variances are nearly equal. All steps but the last use
-    float32: the span need not be accurate, because the covariance in it is computed in float64.
-    """
-    shape, middle = (X.shape[1], _block_width(kept)), centre.astype(np.float32)
-    block = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-    blocks = []
-    for _ in range(_BLOCKS):
-        image = np.zeros(shape, dtype=np.float32)
-        for start, stop in row_chunks(X.shape[0], 8 * X.shape[1]):
-            rows = to_numpy(frame.rows(X, start, stop)) - middle
-            image += rows.T @ (rows @ block)
-        block = np.linalg.qr(image)[0]
-        blocks.append(block)
-    span = np.asarray(np.linalg.qr(np.hstack(blocks).astype(np.float64))[0])
-    rotation = eigh(_covariance(X, frame, centre, span))[1][:, ::-1]
-    return np.asarray(span @ rotation[:, :kept])
-
-
-def _ridge(covariance: Floats) -> tuple[float, tuple[Note, ...]]:
-    values = np.linalg.eigvalsh(covariance)
-    if values[-1] <= 0:
+def _ridge(variances: Floats) -> tuple[float, tuple[Note, ...]]:
+    largest = float(variances.max())
+    if largest <= 0:
         raise ValueError("all rows of X are equal: their distribution has no width")
-    ridge = _SINGULAR * float(values[-1])
-    if values[0] > ridge:
+    ridge = _SINGULAR * largest
+    flat = int((variances <= ridge).sum())
+    if not flat:
         return 0.0, ()
-    flat = int((values <= ridge).sum())
-    said = f"{flat} of {len(values)} components have no variance"
+    said = f"{flat} of {len(variances)} components have no variance"
     added = f"a ridge of {_SINGULAR:g} of the largest variance was added"
     return ridge, (Note("ridge", f"{said}: {added}", flat=flat),)

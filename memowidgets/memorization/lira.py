@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_same_order, real_number
-from memowidgets.memorization.densities import Densities, check_sides, check_variance
+from memowidgets.memorization.densities import Densities, check_sides
 from memowidgets.memorization.gaps import (
     Floats,
     Mask,
@@ -98,7 +98,6 @@ def log_lira(
     >>> errors.round(1)
     array([4.8, 0.2])
     """
-    check_variance(variance)
     gaps, members, target = _checked(shadow_gaps, shadow_members, target_gaps)
     found = moments(gaps, members, "shadow_gaps")
     check_sides(found, variance)
@@ -187,7 +186,6 @@ def attack_success_rate(
     >>> attack_success_rate(gaps, members).round(2)
     array([1.  , 0.45])
     """
-    check_variance(variance)
     table, mask = checked_models(gaps, members)
     found = moments(table, mask)
     check_sides(found, variance)

@@ -585,19 +585,15 @@ def _notes_on_few(n_memorized: int, n_others: int, positives: str) -> tuple[Note
 
 
 def _notes_on_groups(rows: Groups, n: int, *, of_models: bool) -> tuple[Note, ...]:
-    of = f"{n} rows of {rows.count} samples"
-    if of_models:
-        of += f" and {rows.n_models} {verb(rows.n_models, 'model', 'models')}"
+    of_n = f"{rows.n_models} {verb(rows.n_models, 'model', 'models')}"
+    of = f"{n} rows of {rows.count} samples{f' and {of_n}' if of_models else ''}"
     by_model = " and by model" if rows.n_models > 1 else ""
     said = f"{of}: intervals come from a bootstrap by sample{by_model}"
     drawn = Note("groups", said, rows=n, samples=rows.count, models=rows.n_models)
     if not of_models or rows.n_models >= ENOUGH_MODELS:
         return (drawn,)
-    said = f"only {rows.n_models} models: how models differ is known from {rows.n_models} alone"
-    said += f", and a claim needs {ENOUGH_MODELS}"
-    if rows.n_models == 1:
-        said = "one model only: the intervals leave out how models differ"
-    return drawn, Note("few models", said, n=rows.n_models)
+    said = f"only {of_n}, and a claim needs {ENOUGH_MODELS}: intervals say little of how models"
+    return drawn, Note("few models", f"{said} differ", n=rows.n_models)
 
 
 def _placements(rising: SortedScores, memorized: Mask) -> tuple[Floats, Floats]:

@@ -265,8 +265,6 @@ class Scored:
 
     def evaluated(self, eta: float) -> Evaluation | None:
         """Return how well the scores of the judged rows predict the truth; None without a ROC."""
-        if not self.judged.any():
-            return None
         some = self.only(self.judged)
         memorized = some.memorized(eta)
         if memorized is None or memorized.all() or not memorized.any():

@@ -105,13 +105,9 @@ def log_lira(
     if not equal.all():
         _refuse_target(gaps, target)
     fits = Densities.fit(found.inside, found.outside, variance)
-    ratio = fits.ratio(target)
-    known = ~np.isnan(ratio)
-    ratio = np.where(equal & known, 0.0, ratio)
-    if not return_std:
-        return ratio
-    errors = np.where(equal, 0.0, fits.errors(target))
-    return ratio, np.where(known, errors, np.nan)
+    equal = equal & fits.defined
+    ratio = np.where(equal, 0.0, fits.ratio(target))
+    return (ratio, np.where(equal, 0.0, fits.errors(target))) if return_std else ratio
 
 
 def _checked(
@@ -156,9 +152,8 @@ def attack_success_rate(
     Returns
     -------
     (n_samples,) float64
-        Mean over the attacked models of 1[1(p_in > p_out) = member], between 0 and 1. A value near
-        0.5 means no memorisation. A model without which a side is empty is left out of the mean.
-        NaN if no member, or no non-member, is left to attack.
+        Mean over the models of 1[1(p_in > p_out) = member], between 0 and 1. A value near 0.5 means
+        no memorisation. NaN if too few models are left on a side without the attacked one.
 
     Raises
     ------
@@ -189,24 +184,20 @@ def attack_success_rate(
     table, mask = checked_models(gaps, members)
     found = moments(table, mask)
     check_sides(found, variance)
-    right = np.zeros(table.shape[1])
-    attacked = {True: np.zeros(table.shape[1]), False: np.zeros(table.shape[1])}
+    right, attacked = np.zeros(table.shape[1]), np.ones(table.shape[1], dtype=np.bool_)
     for row, member in zip(table, mask, strict=True):
         own = row.astype(np.float64)
         inside = found.inside.without(own, member)
         outside = found.outside.without(own, ~member)
-        ratio = Densities.fit(inside, outside, variance).ratio(own)
-        defined = ~np.isnan(ratio)
-        for side in attacked:
-            attacked[side] += defined & (member == side)
-        right += defined & ((ratio > 0) == member)
-    both = (attacked[True] > 0) & (attacked[False] > 0)
-    if not both.any():
+        fits = Densities.fit(inside, outside, variance)
+        attacked &= fits.defined
+        right += (fits.ratio(own) > 0) == member
+    if not attacked.any():
         raise ValueError(
             "too few shadow models to attack: without the attacked model no sample has enough "
             'inside and outside. Train more, or use variance="shrunk"'
         )
-    return np.where(both, right / np.maximum(attacked[True] + attacked[False], 1), np.nan)
+    return np.where(attacked, right / len(table), np.nan)
 
 
 def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:

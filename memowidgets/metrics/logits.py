@@ -108,6 +108,7 @@ def _in_chunks(logits: Any, y: ArrayLike, score: Callable[..., Floats]) -> Float
         with np.errstate(invalid="ignore"):  # inf − inf is reported below
             values = score(chunk, own, labels)
         if not np.isfinite(values).all():
+            check_finite(to_numpy(array), "logits", allowed=-np.inf)
             _explain(chunk, labels, values, start)
         result[start:stop] = values
     return result
@@ -153,12 +154,8 @@ def _gap(chunk: Floats, own: Floats, labels: NDArray[np.int64]) -> Floats:
 def _explain(chunk: Floats, labels: NDArray[np.int64], values: Floats, start: int) -> None:
     """Raise an error that says why the first value that is not finite is undefined."""
     row = int((~np.isfinite(values)).argmax())
-    logits, label = chunk[row], int(labels[row])
-    wrong = np.isnan(logits) | (logits == np.inf)
-    if wrong.any():
-        column = int(wrong.argmax())
-        raise ValueError(f"the logit in row {start + row}, column {column} is {logits[column]}")
-    if logits[label] == -np.inf:
+    label = int(labels[row])
+    if chunk[row, label] == -np.inf:
         raise ValueError(
             f"the logit of the label ({label}) of row {start + row} is -inf. Only options that a "
             "sample does not have may be -inf"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ from memowidgets.memorization.gaps import (
 )
 from memowidgets.vocabulary import Note
 
-Variance = Literal["per-sample", "global", "shrunk"]
+VARIANCES = ("per-sample", "global", "shrunk")
 FEWEST_MODELS = 8  # models on a side for a reliable per-sample variance
 FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
@@ -33,8 +33,8 @@ _PLAIN, _SURE = 0.3, 4.0  # mean excess kurtosis, and its distance from 0 in sta
 
 def check_variance(variance: object) -> None:
     """Raise if a variance is unknown."""
-    if not isinstance(variance, str) or variance not in get_args(Variance):
-        known = ", ".join(map(repr, get_args(Variance)))
+    if variance not in VARIANCES:
+        known = ", ".join(map(repr, VARIANCES))
         raise ValueError(f"unknown variance {variance!r}; valid are {known}")
 
 

@@ -8,18 +8,12 @@ import numpy as np
 from scipy.linalg import eigh
 
 from memowidgets.checks import to_numpy, whole_number
-from memowidgets.metrics.arrays import (
-    Array,
-    Floats,
-    Frame,
-    checked_features,
-    refuse_rows,
-    row_chunks,
-)
+from memowidgets.metrics.arrays import Array, Floats, checked_features, refuse_rows, row_chunks
 from memowidgets.vocabulary import Note
 
 _EXACT_UP_TO = 4096  # features; with more, only leading components are computed
-_POWER_STEPS = 7  # fewer miss components whose variances are nearly equal
+_POWER_STEPS = 5  # fewer miss components whose variances are nearly equal
+_EQUAL = 1e-14  # deviation, relative to the mean, that rounding alone can have
 _SINGULAR = 1e-10  # relative to the largest variance; float32 features resolve no less
 _REPORTED = np.errstate(over="ignore", invalid="ignore")  # an error names the row
 
@@ -50,7 +44,7 @@ class Mahalanobis:
     is the length of a sample's principal components, each in units of its deviation (ddof = 0).
     Leave-one-out distances are a monotone function of them, so their ROC is the same. Above 4096
     features the components come from scikit-learn's randomised SVD with a fixed seed, which reads
-    all rows into memory as float32. Where the variances of many components are nearly equal, they
+    all rows into memory. Where the variances of many components are nearly equal, they
     are then approximate.
 
     Examples
@@ -95,25 +89,24 @@ class Mahalanobis:
         n, d = features.shape
         if n < 2:
             raise ValueError("X has a single row; a distribution needs at least two")
-        sample = to_numpy(features[np.linspace(0, n - 1, min(n, 1024)).astype(np.int64)])
-        frame = self._frame = Frame.fitting(sample.astype(np.float64), features)
-        total: Floats = np.zeros(d)
-        for start, stop in row_chunks(n, 8 * d):
-            total += to_numpy(frame.rows(features, start, stop)).sum(axis=0, dtype=np.float64)
-        if not np.isfinite(total).all():
+        total, squares = np.zeros((2, d))
+        for start, stop in row_chunks(n, 16 * d):
+            rows = _exact_rows(features, start, stop)
+            total += rows.sum(axis=0)
+            squares += np.einsum("ij,ij->j", rows, rows)
+        if not np.isfinite(squares).all():
             refuse_rows(features)
-        centre = total / n
-        kept = max(1, min(self.n_components, d, n // 5))
+        self.mean_ = total / n
+        kept = self.n_components_ = max(1, min(self.n_components, d, n // 5))
         if d <= _EXACT_UP_TO:
-            covariance = _covariance(features, frame, centre)
+            covariance = _covariance(features, self.mean_)
             variances, axes = eigh(covariance, subset_by_index=[d - kept, d - 1])
         else:
-            variances, axes = _leading(features, frame, centre, kept)
+            variances, axes = _leading(features, self.mean_, kept)
+        if variances.max() <= _EQUAL**2 * np.square(self.mean_).max():
+            raise ValueError("all rows of X are equal: their distribution has no width")
         self.ridge_, self.warnings_ = _ridge(variances)
         self._whitening: Floats = axes / np.sqrt(variances + self.ridge_)
-        self._centre, self.n_components_ = centre, kept
-        shift = 0.0 if frame.shift is None else to_numpy(frame.shift)
-        self.mean_ = centre * frame.scale + shift
         return self
 
     @_REPORTED
@@ -133,50 +126,45 @@ class Mahalanobis:
         if not hasattr(self, "_whitening"):
             raise ValueError("this Mahalanobis is not fitted yet; call fit first")
         features = checked_features(X)
-        if features.shape[1] != len(self._centre):
+        if features.shape[1] != len(self.mean_):
             raise ValueError(
-                f"X has {features.shape[1]} features, but the fitted one had {len(self._centre)}"
+                f"X has {features.shape[1]} features, but the fitted one had {len(self.mean_)}"
             )
         result = np.empty(features.shape[0])
         for start, stop in row_chunks(features.shape[0], 12 * features.shape[1]):
-            rows = _centred(features, self._frame, self._centre, start, stop)
-            white = rows @ self._whitening
+            white = (_exact_rows(features, start, stop) - self.mean_) @ self._whitening
             result[start:stop] = -np.sqrt(np.einsum("ij,ij->i", white, white))
         if not np.isfinite(result).all():
             refuse_rows(features, result)
         return result
 
 
-def _centred(X: Array, frame: Frame, centre: Floats, start: int, stop: int) -> Floats:
-    return np.asarray(to_numpy(frame.rows(X, start, stop)) - centre, dtype=np.float64)
+def _exact_rows(X: Array, start: int, stop: int) -> Floats:
+    return to_numpy(X[start:stop]).astype(np.float64)
 
 
-def _covariance(X: Array, frame: Frame, centre: Floats) -> Floats:
+def _covariance(X: Array, mean: Floats) -> Floats:
     """Return the covariance (ddof = 0) of the features."""
     n, d = X.shape
     total: Floats = np.zeros((d, d))
     for start, stop in row_chunks(n, 16 * d):
-        rows = _centred(X, frame, centre, start, stop)
+        rows = _exact_rows(X, start, stop) - mean
         total += rows.T @ rows
     return np.asarray(total / n)
 
 
-def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> tuple[Floats, Floats]:
+def _leading(X: Array, mean: Floats, kept: int) -> tuple[Floats, Floats]:
     """Return the largest variances (kept,), and their axes (d, kept)."""
     from sklearn.utils.extmath import randomized_svd  # which fewer features do not need
 
-    n = X.shape[0]
-    rows = to_numpy(frame.rows(X, 0, n)) - centre.astype(np.float32)
+    rows = _exact_rows(X, 0, len(X)) - mean
     size = {"n_components": kept, "n_oversamples": kept, "n_iter": _POWER_STEPS}
     _, lengths, axes = randomized_svd(rows, **size, random_state=0)
-    return lengths.astype(np.float64) ** 2 / n, axes.T.astype(np.float64)
+    return lengths**2 / len(X), axes.T
 
 
 def _ridge(variances: Floats) -> tuple[float, tuple[Note, ...]]:
-    largest = float(variances.max())
-    if largest <= 0:
-        raise ValueError("all rows of X are equal: their distribution has no width")
-    ridge = _SINGULAR * largest
+    ridge = _SINGULAR * float(variances.max())
     flat = int((variances <= ridge).sum())
     if not flat:
         return 0.0, ()

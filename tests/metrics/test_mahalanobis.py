@@ -24,8 +24,8 @@ def test_agrees_with_scikit_learn(n, d, kept):
     metric = Mahalanobis(kept).fit(X)
     assert metric.n_components_ == kept
     assert metric.ridge_ == 0
-    np.testing.assert_allclose(metric.score_samples(X), by_sklearn(X, kept), rtol=2e-4)
-    np.testing.assert_allclose(metric.mean_, X.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(metric.score_samples(X), by_sklearn(X, kept), rtol=1e-9)
+    np.testing.assert_allclose(metric.mean_, X.mean(axis=0))
 
 
 def test_keeps_fewer_components_than_samples():

@@ -85,23 +85,6 @@ def lowest_share(scores: ArrayLike, share: float = OPENING_SHARE) -> float:
     return float(np.partition(values, count - 1)[count - 1])
 
 
-def flagging(scores: ArrayLike, n: int) -> float:
-    """Return the highest score at which at most `n` samples are flagged.
-
-    If none can be, because too many samples share the lowest score, it lies below all of them.
-
-    Examples
-    --------
-    >>> flagging([0.3, -0.2, 0.1, 0.1], 2), flagging([0.3, -0.2, 0.1, 0.1], 3)
-    (-0.2, 0.1)
-    """
-    values = checked_scores(scores)
-    if n >= len(values):
-        return float(values.max())
-    below = values[values < np.partition(values, n)[n]]
-    return float(below.max()) if len(below) else float(np.nextafter(values.min(), -np.inf))
-
-
 def class_spread(scores: Floats, labels: ArrayLike) -> tuple[Floats, Floats]:
     """Return the median of each sample's class, and the class's robust deviation.
 

@@ -79,6 +79,20 @@ class SortedScores:
         """Return the sum over the samples with each value, or their number of a mask."""
         return np.add.reduceat(of_samples[self.order].astype(np.float64), self.firsts)
 
+    def flagging(self, n: int) -> float:
+        """Return the highest score at which at most `n` samples are flagged.
+
+        If none can be, because too many samples share the lowest score, it lies below all of them.
+
+        Examples
+        --------
+        >>> scores = SortedScores.of(np.array([0.3, -0.2, 0.1, 0.1]))
+        >>> scores.flagging(2), scores.flagging(3)
+        (-0.2, 0.1)
+        """
+        most = int(np.searchsorted(np.cumsum(self.counts), n, side="right"))  # distinct scores
+        return float(self.values[most - 1] if most else np.nextafter(self.values[0], -np.inf))
+
 
 def clopper_pearson(count: float, total: float) -> Interval:
     """Return the exact 95 % interval of a share.

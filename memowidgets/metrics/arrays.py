@@ -57,15 +57,13 @@ def checked_numbers(values: Any, what: str) -> Array:
 def checked_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
     """Return `y` as an array with one label for each sample, or raise."""
     labels = to_numpy(y)
-    if labels.dtype.kind in "OUT":
-        labels = plain_labels(y)
+    if labels.dtype.kind not in "biu":
+        labels = plain_labels(labels if labels.dtype.kind == "f" else y)
     if labels.shape != (n_samples,):
         raise ValueError(
             f"y must hold one label for each of the {n_samples} samples, but has shape "
             f"{labels.shape}"
         )
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ValueError(f"y is NaN in row {np.isnan(labels).argmax()}")
     return labels
 
 

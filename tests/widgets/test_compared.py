@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import compare, roc
-from memowidgets.evaluation.curve import flagging
+from memowidgets.evaluation.intervals import SortedScores
 from memowidgets.evaluation.scored import Scored
 from memowidgets.widgets.explored import Compared
 from tests.widgets.test_front_end import text
@@ -28,7 +28,7 @@ def test_the_page_counts_what_python_does_at_every_budget_whatever_ties(ask, row
     n = len(rows)
     budget = data.draw(st.integers(1, n))
     found = Compared.of(Scored.of_all(a), memorized, [Scored.of_all(b)])
-    flagged = [scores <= flagging(scores, budget) for scores in (a, b)]
+    flagged = [scores <= SortedScores.of(scores).flagging(budget) for scores in (a, b)]
     wire = found.wire
     shown = ask(
         what="compared", n=n, budget=budget, ranks=[text(each) for each in wire["ranks"]],

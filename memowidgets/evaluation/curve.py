@@ -219,7 +219,7 @@ class Comparison:
     warnings: tuple[Note, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """Comparison of a score with the truth, as returned by `roc`.
 
@@ -254,17 +254,17 @@ class Evaluation:
         None if `n_truly` is None, or several models are pooled.
     """
 
-    scores: Floats = field(repr=False)
-    memorized: Mask = field(repr=False)
-    rising: SortedScores = field(repr=False)
+    scores: Floats
+    memorized: Mask
+    rising: SortedScores
     auc: float
     auc_interval: Interval
     warnings: tuple[Note, ...] = ()
-    groups: Groups | None = field(default=None, repr=False)
+    groups: Groups | None = None
     positives: str = field(default="memorised", kw_only=True)
     n_truly: float | None = field(default=None, kw_only=True)
     n_shadows: int = field(default=0, kw_only=True)
-    calibrated: Floats | None = field(default=None, repr=False, kw_only=True)
+    calibrated: Floats | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(

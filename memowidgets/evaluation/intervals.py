@@ -77,7 +77,8 @@ class SortedScores:
 
     def total(self, of_samples: NDArray[Any]) -> Floats:
         """Return the sum over the samples with each value, or their number of a mask."""
-        return np.add.reduceat(of_samples[self.order].astype(np.float64), self.firsts)
+        up_to = np.cumsum(of_samples[self.order], dtype=np.float64)
+        return np.diff(up_to[np.cumsum(self.counts) - 1], prepend=0.0)
 
     def flagging(self, n: int) -> float:
         """Return the highest score at which at most `n` samples are flagged.

@@ -402,7 +402,7 @@ class Evaluation:
         float
             One of the scores, or −inf if only flagging nothing meets the rule.
         """
-        name, bound = _parsed(rule)
+        name, bound = _parse_rule(rule)
         curve = self._curve
         if name == "youden":
             chosen = np.argmax(curve["tpr"] - curve["fpr"])
@@ -710,7 +710,7 @@ def _as_mask(truth: NDArray[Any]) -> Mask:
     raise TypeError(f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}")
 
 
-def _parsed(rule: str) -> tuple[str, float]:
+def _parse_rule(rule: str) -> tuple[str, float]:
     text = str(rule).strip().lower().replace("≥", ">=").replace("≤", "<=")
     if text == "youden":
         return "youden", 0.0

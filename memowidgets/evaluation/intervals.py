@@ -283,11 +283,11 @@ class Groups:
         ValueError
             If there is not one name for each row, or there are fewer than two samples.
         """
-        of_row, count = _numbered(groups, n, "groups")
+        of_row, count = _number_names(groups, n, "groups")
         if count < 2:
             raise ValueError("all rows are of one group; an interval needs two or more")
         return cls(
-            of_row, count, *_numbered(np.zeros(n) if models is None else models, n, "models")
+            of_row, count, *_number_names(np.zeros(n) if models is None else models, n, "models")
         )
 
     @property
@@ -302,12 +302,12 @@ class Groups:
     @cached_property
     def draws(self) -> Floats:
         """Number of draws of each sample, (resamples, samples); the same for all results."""
-        return _drawn(self.count, self._resamples, seed=0)
+        return _draw_counts(self.count, self._resamples, seed=0)
 
     @cached_property
     def model_draws(self) -> Floats:
         """Number of draws of each model, (resamples, models)."""
-        return _drawn(self.n_models, self._resamples, seed=1)
+        return _draw_counts(self.n_models, self._resamples, seed=1)
 
     def share(self, counted: Mask, among: Mask) -> Interval:
         """Return the 95 % interval of the share of `among` that is `counted`; of no rows, [0, 1].
@@ -432,14 +432,14 @@ def true_area(scores: Floats, probability: Floats) -> tuple[float, Interval]:
     rng = np.random.default_rng(0)
     drawn = [
         rng.multinomial(max(1, round(kind.sum())), kind / kind.sum(), _RESAMPLES)
-        for kind in _merged(positives, others)
+        for kind in _merge_steps(positives, others)
     ]
     areas = _area(*drawn)
     low, high = _limits(areas - areas.mean() + auc)
     return auc, wider((max(low, 0.0), min(high, 1.0)), newcombe(auc, *counts))
 
 
-def _merged(*kinds: Floats, most: int = 1000) -> list[Floats]:
+def _merge_steps(*kinds: Floats, most: int = 1000) -> list[Floats]:
     """Merge the counts into at most about 3 × `most` steps, dense where either kind is rare."""
     if len(kinds[0]) <= 3 * most:
         return list(kinds)
@@ -454,7 +454,7 @@ def _merged(*kinds: Floats, most: int = 1000) -> list[Floats]:
 
 def _weighted_areas(scores: Floats, memorized: Mask, weights: Iterable[Floats | Mask]) -> Floats:
     """Return the AUC for each weighting of the rows."""
-    rung = _rungs(scores)
+    rung = _steps_of(scores)
     rungs = int(rung.max()) + 1
     cell = rung + rungs * memorized
     counts = np.stack([np.bincount(cell, each, 2 * rungs) for each in weights])
@@ -469,7 +469,7 @@ def _area(positives: Floats | Ints, negatives: Floats | Ints) -> Floats:
         return np.asarray((before * negatives).sum(axis=1) / pairs)
 
 
-def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
+def _number_names(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
     array = to_numpy(names)
     if array.shape != (n,):
         raise ValueError(
@@ -485,12 +485,12 @@ def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
     return of_row.astype(np.int64), len(found)
 
 
-def _drawn(count: int, times: int, seed: int) -> Floats:
+def _draw_counts(count: int, times: int, seed: int) -> Floats:
     rng = np.random.default_rng(seed)
     return rng.multinomial(count, np.full(count, 1 / count), size=times).astype(np.float64)
 
 
-def _rungs(scores: Floats) -> Ints:
+def _steps_of(scores: Floats) -> Ints:
     """Return the rank of each score among the unique ones, with neighbours merged if many."""
     steps = SortedScores.of(scores)
     if len(steps.values) <= _STEPS:

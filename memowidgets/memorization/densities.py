@@ -373,7 +373,7 @@ def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: f
     bins = np.searchsorted(edges, heights, side="right") - 1
     counts = np.bincount(bins, minlength=_OBSERVED)
     squares = np.bincount(bins, errors**2, minlength=_OBSERVED)
-    likelihood = _likelihood(centres, grid, _smoothed(grid, centres, counts, squares) * _SCALE)
+    likelihood = _likelihood(centres, grid, _smooth_errors(grid, centres, counts, squares) * _SCALE)
     shared = _prior(likelihood, counts, np.ones(_TRUE_VALUES), _STEPS)
     high, found = np.sinh(grid) >= eta, np.empty(len(values))
     for name in np.unique(groups):
@@ -404,7 +404,7 @@ def _prior(likelihood: Floats, counts: NDArray[Any], start: Floats, steps: int) 
     return found
 
 
-def _smoothed(at: Floats, centres: Floats, counts: NDArray[Any], squares: Floats) -> Floats:
+def _smooth_errors(at: Floats, centres: Floats, counts: NDArray[Any], squares: Floats) -> Floats:
     """Return the root mean square of the errors of the samples near each height."""
     distance = (at[:, None] - centres[counts > 0]) / _BANDWIDTH
     near = -0.5 * distance**2

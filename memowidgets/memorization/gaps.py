@@ -96,20 +96,8 @@ def checked_mask(members: ArrayLike, name: str = "a member mask") -> Mask:
     )
 
 
-def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
-    """Return one finite gap for each sample, or raise."""
-    target = real_numbers(target_gaps, "target_gaps").astype(np.float64, copy=False)
-    if target.shape != (n_samples,):
-        raise ValueError(
-            f"target_gaps must hold one gap for each of the {n_samples} samples, but has shape "
-            f"{target.shape}"
-        )
-    check_finite(target, "target_gaps")
-    _check_width(float(np.abs(target).max(initial=0)), "target_gaps")
-    return target
-
-
-def _check_width(widest: float, name: str) -> None:
+def check_width(widest: float, name: str) -> None:
+    """Raise if gaps are so large that float64 does not hold their squares."""
     if widest > _WIDEST:
         raise ValueError(f"{name} reach over {widest:.1g}, which no logits do")
 
@@ -131,7 +119,7 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
         widest = float((high - low).max())
         if not np.isfinite(widest):
             check_finite(gaps, name, row="model (row)")
-        _check_width(widest, name)
+        check_width(widest, name)
         resolution = 8 * np.finfo(np.float32).eps * np.maximum(np.abs(low), np.abs(high))
         inside.append(_of_side(block, trained))
         outside.append(_of_side(block, ~trained))

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_same_order, real_number
+from memowidgets.checks import check_finite, check_same_order, real_number, real_numbers
 from memowidgets.memorization.densities import Densities, check_sides
 from memowidgets.memorization.gaps import (
     Floats,
     Mask,
     Side,
     Table,
+    check_width,
     checked_mask,
     checked_models,
-    checked_target,
     moments,
 )
 
@@ -98,7 +98,7 @@ def log_lira(
     >>> errors.round(1)
     array([4.8, 0.2])
     """
-    gaps, members, target = _checked(shadow_gaps, shadow_members, target_gaps)
+    gaps, members, target = _read_gaps(shadow_gaps, shadow_members, target_gaps)
     found = moments(gaps, members, "shadow_gaps")
     check_sides(found, variance)
     equal = found.coinciding
@@ -110,12 +110,19 @@ def log_lira(
     return (ratio, np.where(equal, 0.0, fits.errors(target))) if return_std else ratio
 
 
-def _checked(
+def _read_gaps(
     shadow_gaps: ArrayLike, shadow_members: ArrayLike, target_gaps: ArrayLike, **others: Any
 ) -> tuple[Table, Mask, Floats]:
-    """Return gaps and members of the shadow models, and the target's gaps; pandas' names agree."""
+    """Return gaps and members of the shadow models, and the target's gaps, or raise."""
     gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    target = checked_target(target_gaps, gaps.shape[1])
+    target, n = real_numbers(target_gaps, "target_gaps").astype(np.float64), gaps.shape[1]
+    if target.shape != (n,):
+        raise ValueError(
+            f"target_gaps must hold one gap for each of the {n} samples, but has shape "
+            f"{target.shape}"
+        )
+    check_finite(target, "target_gaps")
+    check_width(float(np.abs(target).max()), "target_gaps")
     names = {"shadow_gaps.columns": getattr(shadow_gaps, "columns", None)}
     check_same_order(**names, target_gaps=target_gaps, **others)
     return gaps, members, target
@@ -297,9 +304,14 @@ def rmia(
     """
     if not real_number("gamma", gamma) > 0:
         raise ValueError(f"gamma must be above 0, not {gamma}")
-    table, mask, target = _checked(shadow_gaps, shadow_members, target_gaps, population=population)
+    table, mask, target = _read_gaps(
+        shadow_gaps, shadow_members, target_gaps, population=population
+    )
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
-    relative = _log_likelihood(target) - np.log(_general(table, mask))
+    means = moments(np.exp(_log_likelihood(table.astype(np.float64))), mask)
+    general = 0.5 * (means.inside.mean + means.outside.mean)
+    relative = _log_likelihood(target) - np.log(np.maximum(general, np.finfo(np.float64).tiny))
+    relative[(means.inside.count == 0) | (means.outside.count == 0)] = np.nan
     chosen = ~np.isnan(relative)
     if population is not None:
         among = checked_mask(population, "population")
@@ -319,14 +331,6 @@ def rmia(
     if margin <= 0:  # a sample is never compared with itself
         beaten -= chosen
     return np.where(np.isnan(relative), np.nan, beaten / (len(others) - chosen))
-
-
-def _general(gaps: Table, members: Mask) -> Floats:
-    """Return p(x) of each sample over the shadow models, NaN if a side is empty."""
-    means = moments(np.exp(_log_likelihood(gaps.astype(np.float64))), members)
-    both = (means.inside.count > 0) & (means.outside.count > 0)
-    average = 0.5 * (means.inside.mean + means.outside.mean)
-    return np.where(both, np.maximum(average, np.finfo(np.float64).tiny), np.nan)
 
 
 def _log_likelihood(gaps: Floats) -> Floats:

@@ -102,7 +102,7 @@ class Mahalanobis:
             covariance = _covariance(features, self.mean_)
             variances, axes = eigh(covariance, subset_by_index=[d - kept, d - 1])
         else:
-            variances, axes = _leading(features, self.mean_, kept)
+            variances, axes = _leading_axes(features, self.mean_, kept)
         if variances.max() <= _EQUAL**2 * np.square(self.mean_).max():
             raise ValueError("all rows of X are equal: their distribution has no width")
         self.ridge_, self.warnings_ = _ridge(variances)
@@ -153,7 +153,7 @@ def _covariance(X: Array, mean: Floats) -> Floats:
     return np.asarray(total / n)
 
 
-def _leading(X: Array, mean: Floats, kept: int) -> tuple[Floats, Floats]:
+def _leading_axes(X: Array, mean: Floats, kept: int) -> tuple[Floats, Floats]:
     """Return the largest variances (kept,), and their axes (d, kept)."""
     from sklearn.utils.extmath import randomized_svd  # which fewer features do not need
 

@@ -372,7 +372,7 @@ def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: f
     centres, grid = (edges[1:] + edges[:-1]) / 2, np.linspace(edges[0], edges[-1], _TRUE_VALUES)
     bins = np.searchsorted(edges, heights, side="right") - 1
     counts = np.bincount(bins, minlength=_OBSERVED)
-    squares = np.bincount(bins, errors**2, minlength=_OBSERVED)
+    squares = np.bincount(bins, errors**2, minlength=_OBSERVED).astype(np.float64)
     likelihood = _likelihood(centres, grid, _smooth_errors(grid, centres, counts, squares) * _SCALE)
     shared = _prior(likelihood, counts, np.ones(_TRUE_VALUES), _STEPS)
     high, found = np.sinh(grid) >= eta, np.empty(len(values))

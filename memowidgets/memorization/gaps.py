@@ -69,10 +69,8 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
     table = real_numbers(gaps, name)
     if table.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
         table = table.astype(np.float64)
-    if table.ndim != 2:
+    if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"{name} must be (n_models, n_samples), but has shape {table.shape}")
-    if table.size == 0:
-        raise ValueError(f"{name} is empty: its shape is {table.shape}")
     mask = checked_mask(members)
     if mask.shape != table.shape:
         raise ValueError(

@@ -38,10 +38,8 @@ def like(array: Array, values: Any) -> Array:
 def checked_features(X: Any) -> Array:
     """Return `X` as an array or a torch tensor of shape (n, d), or raise; sparse ones get dense."""
     array = checked_numbers(dense(X, "X"), "X")
-    if array.ndim != 2:
+    if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"X must be (n_samples, n_features), but has shape {tuple(array.shape)}")
-    if 0 in array.shape:
-        raise ValueError(f"X is empty: its shape is {tuple(array.shape)}")
     return array
 
 

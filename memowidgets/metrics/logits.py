@@ -325,13 +325,10 @@ def mean_rank(scores: ArrayLike) -> Floats:
 
 def _read_table(values: ArrayLike, what: str, rows: str = "checkpoints") -> Floats:
     table = real_numbers(values, what).astype(np.float64)
-    if table.ndim != 2:
-        raise ValueError(f"{what} must be (n_{rows}, n_samples), but has shape {table.shape}")
-    if len(table) < FEWEST_CHECKPOINTS:
+    if table.ndim != 2 or len(table) < FEWEST_CHECKPOINTS or not table.shape[1]:
         raise ValueError(
-            f"{what} must have a row for each of two {rows} or more, but has shape {table.shape}"
+            f"{what} must be (n_{rows}, n_samples), with a row for each of two {rows} or more, but "
+            f"has shape {table.shape}"
         )
-    if table.shape[1] == 0:
-        raise ValueError(f"{what} holds no sample")
     check_finite(table, what)
     return table

@@ -584,7 +584,8 @@ def _placements(rising: SortedScores, memorized: Mask) -> tuple[Floats, Floats]:
 
     A tie counts ½. The mean of either share over the samples of its kind is the AUC.
     """
-    steps = rising.total(memorized), rising.total(~memorized)
+    memorized_at = rising.total(memorized)
+    steps = memorized_at, rising.counts - memorized_at
     positives, others = ((np.cumsum(step) - step / 2) / step.sum() for step in steps)
     return 1 - others[rising.rung[memorized]], positives[rising.rung[~memorized]]
 

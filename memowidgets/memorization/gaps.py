@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,8 @@ Table = NDArray[np.float32] | Floats
 Mask = NDArray[np.bool_]
 
 _BLOCK = 2**18  # gaps per step; they fit in a core's cache
+_MANY = 2**24  # from this many gaps on, sums use float32 where gaps do, to save time
+_SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither underflow nor overflow
 _WIDEST = 1e100  # float64 holds squares of smaller differences
 
 
@@ -108,28 +111,44 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
     ValueError
         If a gap is NaN or infinite.
     """
-    inside, outside, coinciding = [], [], []
+    parts = []
     width = max(1, _BLOCK // len(gaps))
     for start in range(0, gaps.shape[1], width):
         columns = slice(start, start + width)
-        block, trained = gaps[:, columns].astype(np.float64), members[:, columns]
-        low, high = block.min(axis=0), block.max(axis=0)
+        block = gaps[:, columns]
+        low, high = (of(block, axis=0).astype(np.float64) for of in (np.min, np.max))
         widest = float((high - low).max())
         if not np.isfinite(widest):
             check_finite(gaps, name, row="model (row)")
         check_width(widest, name)
+        safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
+        precision = np.float32 if safe and block.dtype == np.float32 else np.float64
         resolution = 8 * np.finfo(np.float32).eps * np.maximum(np.abs(low), np.abs(high))
-        inside.append(_of_side(block, trained))
-        outside.append(_of_side(block, ~trained))
-        coinciding.append(high - low <= resolution)
-    one, other = (Side(*np.concatenate(side, axis=1)) for side in (inside, outside))
-    return GapMoments(one, other, np.concatenate(coinciding))
+        sides = _of_sides(block.astype(precision), members[:, columns])
+        parts.append((*sides, high - low <= resolution))
+    inside, outside, equal = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
+    return GapMoments(Side(*inside), Side(*outside), equal)
 
 
-def _of_side(block: Floats, present: Mask) -> Floats:
-    """Return count, mean and squares of one side of some samples, (3, n)."""
-    weights = present.astype(np.float64)
-    count = weights.sum(axis=0)
-    mean = np.einsum("ij,ij->j", block, weights) / np.maximum(count, 1)
-    deviation = (block - mean) * weights
-    return np.array([count, mean, np.einsum("ij,ij->j", deviation, deviation)])
+def _of_sides(block: Any, members: Mask) -> tuple[Floats, Floats]:
+    """Return count, mean and squares of both sides of some samples; this overwrites `block`.
+
+    The sums are of deviations from the first model's gaps, so that single precision suffices
+    where gaps are large and similar.
+    """
+    weights = members.astype(block.dtype)
+    origin = block[0].astype(np.float64)
+    block -= block[0].copy()
+    count_in = weights.sum(axis=0).astype(np.float64)
+    count_out = len(block) - count_in
+    total_in = np.einsum("ij,ij->j", block, weights)
+    mean_in = total_in / np.maximum(count_in, 1)
+    mean_out = (block.sum(axis=0) - total_in) / np.maximum(count_out, 1)
+    block -= mean_out.astype(block.dtype)
+    block -= weights * (mean_in - mean_out).astype(block.dtype)
+    np.square(block, out=block)
+    squares_in = np.einsum("ij,ij->j", block, weights)
+    squares_out = np.maximum(block.sum(axis=0) - squares_in, 0)
+    inside = np.array([count_in, np.where(count_in > 0, origin + mean_in, 0.0), squares_in])
+    outside = np.array([count_out, np.where(count_out > 0, origin + mean_out, 0.0), squares_out])
+    return inside, outside

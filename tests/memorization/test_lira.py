@@ -7,6 +7,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import norm
 
 from benchmarks.intervals import world
@@ -107,8 +109,7 @@ def test_samples_of_one_side_without_a_spread_or_far_out(variance):
 
 def test_shift_and_scale_do_not_matter():
     gaps, members, target = made()
-    gaps = gaps.astype(np.float32)  # as they are saved
-    for variance, (scale, shift) in product(VARIANCES, [(7, 3), (1e-6, 0), (1e-20, 0), (1e20, 0)]):
+    for variance, (scale, shift) in product(VARIANCES, [(7, 3), (1e-6, 0)]):
         one = log_lira(gaps, members, target, variance)
         other = log_lira(gaps * scale + shift, members, target * scale + shift, variance)
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
@@ -165,6 +166,21 @@ def test_standard_errors_cover_where_samples_are_memorised(m):
         rows = true > 1
         covered.append(np.abs(found - true)[rows] <= 1.96 * errors[rows])
     assert 0.9 <= np.concatenate(covered).mean() <= 0.99
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1e-20, 1e-6, 1.0, 1e6, 1e20]), st.floats(-1e3, 1e3))
+def test_single_precision_loses_nothing(seed, scale, shift):
+    rng = np.random.default_rng(seed)
+    gaps, members = rng.normal(size=(24, 40)) + shift, halves(rng, 24, 40)
+    short = (gaps * scale).astype(np.float32)
+    target = rng.normal(size=40).astype(np.float32) * scale + shift * scale
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memowidgets.memorization.gaps._MANY", 0)
+        one, double = (log_lira(g, members, target, "global") for g in (short, short.astype(float)))
+    other = log_lira(short.astype(np.float64), members, target, "global")
+    np.testing.assert_array_equal(double, other)
+    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
 def test_blocks_do_not_show():

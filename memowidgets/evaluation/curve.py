@@ -6,11 +6,10 @@ import html
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
@@ -534,7 +533,10 @@ def roc(
     if models is not None and groups is None:
         raise ValueError("models= also needs groups=, the sample of each row")
     check_same_order(scores=scores, memorized=memorized)
-    values, truth = checked_scores(scores), _as_mask(to_numpy(memorized))
+    values, truth = checked_scores(scores), to_numpy(memorized)
+    if truth.dtype.kind not in "biufO" or not np.isin(truth, (0, 1)).all():
+        raise TypeError(f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}")
+    truth = truth.astype(np.bool_)
     if truth.shape != values.shape:
         raise ValueError(
             "scores and memorized must be one-dimensional and of equal length, but have shapes "
@@ -703,12 +705,6 @@ def _of_groups(a: Evaluation, b: Evaluation, groups: Groups) -> tuple[Interval, 
     reach = max(Z95 * drawn, left_out.reach)
     p_value = max(2 * float(ndtr(-abs(difference) / drawn)), left_out.p_value(difference))
     return (max(difference - reach, -1.0), min(difference + reach, 1.0)), p_value
-
-
-def _as_mask(truth: NDArray[Any]) -> Mask:
-    if truth.dtype.kind in "biufO" and np.isin(truth, (0, 1)).all():
-        return truth.astype(np.bool_)
-    raise TypeError(f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}")
 
 
 def _parse_rule(rule: str) -> tuple[str, float]:

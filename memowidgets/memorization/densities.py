@@ -373,7 +373,11 @@ def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: f
     bins = np.searchsorted(edges, heights, side="right") - 1
     counts = np.bincount(bins, minlength=_OBSERVED)
     squares = np.bincount(bins, errors**2, minlength=_OBSERVED).astype(np.float64)
-    likelihood = _likelihood(centres, grid, _smooth_errors(grid, centres, counts, squares) * _SCALE)
+    spread = _smooth_errors(grid, centres, counts, squares) * _SCALE
+    distance = (np.sinh(centres)[:, None] - np.sinh(grid)) / spread
+    log_density = -(_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM) - np.log(spread)
+    # of each bin's centre given each true value (bins, grid), up to a factor a bin
+    likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     shared = _prior(likelihood, counts, np.ones(_TRUE_VALUES), _STEPS)
     high, found = np.sinh(grid) >= eta, np.empty(len(values))
     for name in np.unique(groups):
@@ -386,13 +390,6 @@ def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: f
         rising = isotonic_regression(above / (above + below), weights=counts[some]).x
         found[rows] = np.interp(heights[rows], centres[some], rising)
     return found
-
-
-def _likelihood(centres: Floats, grid: Floats, spread: Floats) -> Floats:
-    """Return that of each bin's centre given each true value, up to a factor a bin (bins, grid)."""
-    distance = (np.sinh(centres)[:, None] - np.sinh(grid)) / spread
-    log_density = -(_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM) - np.log(spread)
-    return np.asarray(np.exp(log_density - log_density.max(axis=1, keepdims=True)))
 
 
 def _prior(likelihood: Floats, counts: NDArray[Any], start: Floats, steps: int) -> Floats:

@@ -6,11 +6,10 @@ import html
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
@@ -24,9 +23,13 @@ from memowidgets.checks import (
 )
 from memowidgets.evaluation.intervals import (
     NO_ERROR,
+    Z95,
+    Floats,
     Groups,
     Interval,
     Jackknife,
+    Mask,
+    SortedScores,
     clopper_pearson,
     of_area,
     of_difference,
@@ -39,6 +42,13 @@ ONE_BELOW = -1.0  # robust deviation from the median of the class: the rule by c
 OPENING_SHARE = 0.05  # of the samples, flagged at first where a score has no threshold of its own
 _ROUNDING = 1e-6  # relative to the median; float32 rounds to a sixteenth of it
 _GAUSSIAN = 1.4826  # standard deviation of a Gaussian, in median absolute deviations
+FEW_POSITIVES = 20
+ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
+FOR_A_JUDGEMENT = 64  # shadow models; with fewer, the AUC for the true labels comes first
+_SHARED = ("few memorised", "few others", "groups", "few models")  # keys of notes on both scores
+_FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
+_SLACK = 1e-12  # tolerance of a share: 0.7 / 100 is below 7 / 1000
+_RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
 
 def lowest_share(scores: ArrayLike, share: float = OPENING_SHARE) -> float:
@@ -74,47 +84,28 @@ def lowest_share(scores: ArrayLike, share: float = OPENING_SHARE) -> float:
     return float(np.partition(values, count - 1)[count - 1])
 
 
-def flagging(scores: ArrayLike, n: int) -> float:
-    """Return the highest score at which at most `n` samples are flagged.
-
-    If none can be, because too many samples share the lowest score, it lies below all of them.
-
-    Examples
-    --------
-    >>> flagging([0.3, -0.2, 0.1, 0.1], 2), flagging([0.3, -0.2, 0.1, 0.1], 3)
-    (-0.2, 0.1)
-    """
-    values = checked_scores(scores)
-    if n >= len(values):
-        return float(values.max())
-    below = values[values < np.partition(values, n)[n]]
-    return float(below.max()) if len(below) else float(np.nextafter(values.min(), -np.inf))
-
-
-def class_spread(
-    scores: ArrayLike, labels: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def class_spread(scores: Floats, labels: ArrayLike) -> tuple[Floats, Floats]:
     """Return the median of each sample's class, and the class's robust deviation.
 
     The robust deviation is 1.4826 times the median absolute deviation. It is never 0: where most
     scores of a class are equal, others may differ by rounding alone.
     """
-    values, classes = checked_scores(scores), plain_labels(to_numpy(labels))
-    if classes.shape != values.shape:
+    classes = plain_labels(to_numpy(labels))
+    if classes.shape != scores.shape:
         raise ValueError(
-            f"labels must hold one label for each of {len(values)} scores, but has shape "
+            f"labels must hold one label for each of {len(scores)} scores, but has shape "
             f"{classes.shape}"
         )
 
-    def medians(of: NDArray[np.float64]) -> NDArray[np.float64]:
+    def medians(of: Floats) -> Floats:
         return pd.Series(of).groupby(classes).transform("median").to_numpy(np.float64)
 
-    middle = medians(values)
+    middle = medians(scores)
     rounding = _ROUNDING * np.where(middle == 0, 1.0, np.abs(middle))
-    return middle, _GAUSSIAN * np.maximum(medians(np.abs(values - middle)), rounding)
+    return middle, _GAUSSIAN * np.maximum(medians(np.abs(scores - middle)), rounding)
 
 
-def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
+def below_class(scores: ArrayLike, labels: ArrayLike) -> Mask:
     """Return which scores are at least one robust deviation below the median of their class.
 
     The robust deviation is 1.4826 times the median absolute deviation from the class's median. The
@@ -146,30 +137,17 @@ def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
     """
     values = checked_scores(scores)
     middle, deviation = class_spread(values, labels)
-    flagged: NDArray[np.bool_] = (values - middle) / deviation <= ONE_BELOW
+    flagged: Mask = (values - middle) / deviation <= ONE_BELOW
     return flagged
 
 
-def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
+def checked_scores(scores: ArrayLike) -> Floats:
     """Return one finite score for each sample, or raise."""
     values = real_numbers(scores, "scores").astype(np.float64)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"scores must be one number for each sample, but has shape {values.shape}")
     check_finite(values, "scores", "leave out samples that have no score")
     return values
-
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-FEW_POSITIVES = 20
-ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
-FOR_A_JUDGEMENT = 64  # shadow models; with fewer, the AUC for the true labels comes first
-_SHARED = ("few memorised", "few others", "groups", "few models")  # keys of notes on both scores
-_Z95 = 1.959963984540054
-_FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
-_SLACK = 1e-12  # tolerance of a share: 0.7 / 100 is below 7 / 1000
-_RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
 
 @dataclass(frozen=True)
@@ -191,7 +169,7 @@ class OperatingPoint:
         Shares of the memorised samples, and of the others, that are flagged.
     precision : float or None
         Share of the flagged samples that are memorised. None if nothing is flagged.
-    flagged_interval, tpr_interval, fpr_interval, precision_interval : (float, float)
+    tpr_interval, fpr_interval, precision_interval : (float, float)
         Clopper-Pearson 95 % intervals. For rows in groups they are bootstrap intervals, which are
         at least as wide as Clopper-Pearson's on the distinct samples if few are on one side.
     """
@@ -200,7 +178,6 @@ class OperatingPoint:
     n: int
     flagged: int
     flagged_share: float
-    flagged_interval: Interval
     found: int
     flagged_only: int
     missed: int
@@ -241,7 +218,7 @@ class Comparison:
     warnings: tuple[Note, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """Comparison of a score with the truth, as returned by `roc`.
 
@@ -251,6 +228,8 @@ class Evaluation:
         Scores. A low score means risk.
     memorized : (n,) bool
         Whether each sample is memorised (the truth).
+    rising : SortedScores
+        The scores in rising order.
     auc : float
         Probability that a memorised sample scores below another one. A tie counts ½.
     auc_interval : (float, float)
@@ -274,16 +253,28 @@ class Evaluation:
         None if `n_truly` is None, or several models are pooled.
     """
 
-    scores: Floats = field(repr=False)
-    memorized: Mask = field(repr=False)
+    scores: Floats
+    memorized: Mask
+    rising: SortedScores
     auc: float
     auc_interval: Interval
     warnings: tuple[Note, ...] = ()
-    groups: Groups | None = field(default=None, repr=False)
+    groups: Groups | None = None
     positives: str = field(default="memorised", kw_only=True)
     n_truly: float | None = field(default=None, kw_only=True)
     n_shadows: int = field(default=0, kw_only=True)
-    calibrated: Floats | None = field(default=None, repr=False, kw_only=True)
+    calibrated: Floats | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def of(
+        cls, scores: Floats, memorized: Mask, rising: SortedScores, positives: str = "memorised"
+    ) -> Evaluation:
+        """Compare scores with a truth of both kinds, where each row is a sample of its own."""
+        above, below = _placements(rising, memorized)
+        auc, counts = float(above.mean()), (len(above), len(below))
+        interval = of_area(auc, *counts, _error(above, below))
+        notes = _notes_on_few(*counts, positives)
+        return cls(scores, memorized, rising, auc, interval, notes, positives=positives)
 
     @property
     def n(self) -> int:
@@ -339,14 +330,12 @@ class Evaluation:
 
     @cached_property
     def _curve(self) -> dict[str, Floats]:
-        taus, rung = np.unique(self.scores, return_inverse=True)
-
         def up_to(kind: Mask) -> Floats:
-            counts = np.bincount(rung[kind], minlength=len(taus))
+            counts = self.rising.total(kind)
             return np.append(0.0, np.cumsum(counts) / counts.sum())
 
         shares = {"fpr": up_to(~self.memorized), "tpr": up_to(self.memorized)}
-        return {**shares, "tau": np.append(-np.inf, taus)}
+        return {**shares, "tau": np.append(-np.inf, self.rising.values)}
 
     def at(self, tau: float) -> OperatingPoint:
         """Return counts and rates if every sample with a score of at most `tau` is flagged.
@@ -376,7 +365,6 @@ class Evaluation:
             n=n,
             flagged=n_flagged,
             flagged_share=n_flagged / n,
-            flagged_interval=self._interval(flagged, truth | ~truth),
             found=found,
             flagged_only=others,
             missed=n_memorized - found,
@@ -413,14 +401,14 @@ class Evaluation:
         float
             One of the scores, or −inf if only flagging nothing meets the rule.
         """
-        name, bound = _parsed(rule)
+        name, bound = _parse_rule(rule)
         curve = self._curve
         if name == "youden":
             chosen = np.argmax(curve["tpr"] - curve["fpr"])
         elif name == "tpr":
             chosen = np.argmax(curve["tpr"] >= bound - _SLACK)
         else:
-            flagged = np.searchsorted(np.sort(self.scores), curve["tau"], side="right") / self.n
+            flagged = np.append(0, np.cumsum(self.rising.counts)) / self.n
             share = curve["fpr"] if name == "fpr" else flagged
             chosen = np.flatnonzero(share <= bound + _SLACK)[-1]
         return float(curve["tau"][chosen])
@@ -545,7 +533,10 @@ def roc(
     if models is not None and groups is None:
         raise ValueError("models= also needs groups=, the sample of each row")
     check_same_order(scores=scores, memorized=memorized)
-    values, truth = checked_scores(scores), _as_mask(to_numpy(memorized))
+    values, truth = checked_scores(scores), to_numpy(memorized)
+    if truth.dtype.kind not in "biufO" or not np.isin(truth, (0, 1)).all():
+        raise TypeError(f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}")
+    truth = truth.astype(np.bool_)
     if truth.shape != values.shape:
         raise ValueError(
             "scores and memorized must be one-dimensional and of equal length, but have shapes "
@@ -556,18 +547,17 @@ def roc(
         raise ValueError(
             f"the AUC is undefined: {kind} {positives}, and it needs samples of both kinds"
         )
-    above, below = _placements(values, truth)
-    auc, counts = float(above.mean()), (len(above), len(below))
-    rows = None if groups is None else Groups.read(groups, len(values), models)
-    notes: tuple[Note, ...] = ()
-    if rows is None:
-        interval = of_area(auc, *counts, _error(above, below))
-    else:
-        interval = rows.area_interval(values, truth, auc)
-        notes = _notes_on_groups(rows, len(values), of_models=models is not None)
-        counts = rows.distinct(truth), rows.distinct(~truth)
-    notes = (*notes, *_notes_on_few(*counts, positives))
-    return Evaluation(values, truth, auc, interval, notes, rows, positives=positives)
+    found = Evaluation.of(values, truth, SortedScores.of(values), positives)
+    if groups is None:
+        return found
+    rows = Groups.read(groups, len(values), models)
+    drawn = _notes_on_groups(rows, len(values), of_models=models is not None)
+    return replace(
+        found,
+        auc_interval=rows.area_interval(values, truth, found.auc),
+        warnings=(*drawn, *_notes_on_few(rows.distinct(truth), rows.distinct(~truth), positives)),
+        groups=rows,
+    )
 
 
 def _notes_on_few(n_memorized: int, n_others: int, positives: str) -> tuple[Note, ...]:
@@ -580,31 +570,26 @@ def _notes_on_few(n_memorized: int, n_others: int, positives: str) -> tuple[Note
 
 
 def _notes_on_groups(rows: Groups, n: int, *, of_models: bool) -> tuple[Note, ...]:
-    of = f"{n} rows of {rows.count} samples"
-    if of_models:
-        of += f" and {rows.n_models} {verb(rows.n_models, 'model', 'models')}"
+    of_n = f"{rows.n_models} {verb(rows.n_models, 'model', 'models')}"
+    of = f"{n} rows of {rows.count} samples{f' and {of_n}' if of_models else ''}"
     by_model = " and by model" if rows.n_models > 1 else ""
     said = f"{of}: intervals come from a bootstrap by sample{by_model}"
     drawn = Note("groups", said, rows=n, samples=rows.count, models=rows.n_models)
     if not of_models or rows.n_models >= ENOUGH_MODELS:
         return (drawn,)
-    said = f"only {rows.n_models} models: how models differ is known from {rows.n_models} alone"
-    said += f", and a claim needs {ENOUGH_MODELS}"
-    if rows.n_models == 1:
-        said = "one model only: the intervals leave out how models differ"
-    return drawn, Note("few models", said, n=rows.n_models)
+    said = f"only {of_n}, and a claim needs {ENOUGH_MODELS}: intervals say little of how models"
+    return drawn, Note("few models", f"{said} differ", n=rows.n_models)
 
 
-def _placements(scores: Floats, memorized: Mask) -> tuple[Floats, Floats]:
+def _placements(rising: SortedScores, memorized: Mask) -> tuple[Floats, Floats]:
     """Return shares: of others above each memorised sample, and of memorised below each other one.
 
     A tie counts ½. The mean of either share over the samples of its kind is the AUC.
     """
-    taus, rung = np.unique(scores, return_inverse=True)
-    sides = memorized, ~memorized
-    steps = [np.bincount(rung[side], minlength=len(taus)) for side in sides]
+    memorized_at = rising.total(memorized)
+    steps = memorized_at, rising.counts - memorized_at
     positives, others = ((np.cumsum(step) - step / 2) / step.sum() for step in steps)
-    return 1 - others[rung[memorized]], positives[rung[~memorized]]
+    return 1 - others[rising.rung[memorized]], positives[rising.rung[~memorized]]
 
 
 def _error(*placed: Floats) -> float:
@@ -683,7 +668,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
 def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
     """Return the 95 % interval of the difference, and p."""
     difference, aucs = a.auc - b.auc, (a.auc, b.auc)
-    placed = [_placements(one.scores, one.memorized) for one in (a, b)]
+    placed = [_placements(one.rising, one.memorized) for one in (a, b)]
     errors = [_error(*one) for one in placed]
     error = _error(*(one - other for one, other in zip(*placed, strict=True)))
     both = errors[0] * errors[1]
@@ -699,7 +684,7 @@ def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
         return wider(wald, of_difference(aucs, (one, other), correlation))
 
     if difference == 0:
-        return at(_Z95), 1.0
+        return at(Z95), 1.0
 
     def left_out(z: float) -> float:
         """Return how far the interval is from 0; negative if it holds 0."""
@@ -707,7 +692,7 @@ def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
         return low if difference > 0 else -high
 
     z = brentq(left_out, 0.0, _FARTHEST) if left_out(_FARTHEST) < 0 else _FARTHEST
-    return at(_Z95), float(2 * ndtr(-z))
+    return at(Z95), float(2 * ndtr(-z))
 
 
 def _of_groups(a: Evaluation, b: Evaluation, groups: Groups) -> tuple[Interval, float]:
@@ -717,18 +702,12 @@ def _of_groups(a: Evaluation, b: Evaluation, groups: Groups) -> tuple[Interval, 
     drawn = max(float(np.nanstd(areas[0] - areas[1], ddof=1)), NO_ERROR)
     each = [groups.without_each_model(one.scores, one.memorized) for one in (a, b)]
     left_out = Jackknife.of(each[0] - each[1])
-    reach = max(_Z95 * drawn, left_out.reach)
+    reach = max(Z95 * drawn, left_out.reach)
     p_value = max(2 * float(ndtr(-abs(difference) / drawn)), left_out.p_value(difference))
     return (max(difference - reach, -1.0), min(difference + reach, 1.0)), p_value
 
 
-def _as_mask(truth: NDArray[Any]) -> Mask:
-    if truth.dtype.kind in "biufO" and np.isin(truth, (0, 1)).all():
-        return truth.astype(np.bool_)
-    raise TypeError(f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}")
-
-
-def _parsed(rule: str) -> tuple[str, float]:
+def _parse_rule(rule: str) -> tuple[str, float]:
     text = str(rule).strip().lower().replace("≥", ">=").replace("≤", "<=")
     if text == "youden":
         return "youden", 0.0

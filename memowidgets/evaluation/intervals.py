@@ -1,4 +1,4 @@
-"""95 % intervals of a share, of an AUC and of a difference of AUCs.
+"""Scores in rising order; 95 % intervals of a share, of an AUC and of a difference of AUCs.
 
 Where the members of several models are pooled, rows depend on each other: a sample has one row per
 model, and a model has one row per member. A bootstrap then draws samples and models, each with all
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-_Z95 = 1.959963984540054
+Z95 = 1.959963984540054
 _EDGE = 1e-13
 _ROUNDING = 1e-9  # relative; expected counts are sums of many numbers
 _RESAMPLES, _FEWEST = 1000, 200
@@ -34,6 +35,64 @@ _LIMITS = (0.025, 0.975)
 _AT_ONCE = 2**17  # numbers of the table of draws by rows
 NO_ERROR = float(np.finfo(np.float64).tiny)  # 0 that numbers can be divided by
 _FEW = 10  # with fewer distinct samples on a side, percentile intervals are too narrow
+
+
+@dataclass(frozen=True, eq=False)
+class SortedScores:
+    """Scores in rising order, each value once.
+
+    Attributes
+    ----------
+    order : (n,) int64
+        The samples by their scores, ascending.
+    firsts : (u,) int64
+        Where in that order each distinct score begins.
+    values : (u,) float64
+        The distinct scores, ascending.
+    """
+
+    order: Ints
+    firsts: Ints
+    values: Floats
+
+    @classmethod
+    def of(cls, scores: Floats) -> SortedScores:
+        """Sort scores, one for each sample, none of them NaN."""
+        order = np.argsort(scores)
+        rising = scores[order]
+        firsts = np.flatnonzero(np.append(True, rising[1:] != rising[:-1])[: len(order)])
+        return cls(order, firsts, rising[firsts])
+
+    @cached_property
+    def counts(self) -> Ints:
+        """Number of samples with each value."""
+        return np.diff(np.append(self.firsts, len(self.order)))
+
+    @cached_property
+    def rung(self) -> Ints:
+        """Place of each sample's score among the values."""
+        rung = np.empty_like(self.order)
+        rung[self.order] = np.repeat(np.arange(len(self.values)), self.counts)
+        return rung
+
+    def total(self, of_samples: NDArray[Any]) -> Floats:
+        """Return the sum over the samples with each value, or their number of a mask."""
+        up_to = np.cumsum(of_samples[self.order], dtype=np.float64)
+        return np.diff(up_to[np.cumsum(self.counts) - 1], prepend=0.0)
+
+    def flagging(self, n: int) -> float:
+        """Return the highest score at which at most `n` samples are flagged.
+
+        If none can be, because too many samples share the lowest score, it lies below all of them.
+
+        Examples
+        --------
+        >>> scores = SortedScores.of(np.array([0.3, -0.2, 0.1, 0.1]))
+        >>> scores.flagging(2), scores.flagging(3)
+        (-0.2, 0.1)
+        """
+        most = int(np.searchsorted(np.cumsum(self.counts), n, side="right"))  # distinct scores
+        return float(self.values[most - 1] if most else np.nextafter(self.values[0], -np.inf))
 
 
 def clopper_pearson(count: float, total: float) -> Interval:
@@ -68,7 +127,7 @@ def clopper_pearson(count: float, total: float) -> Interval:
     return low, high
 
 
-def newcombe(auc: float, n_positives: float, n_negatives: float, z: float = _Z95) -> Interval:
+def newcombe(auc: float, n_positives: float, n_negatives: float, z: float = Z95) -> Interval:
     """Return the score interval of an AUC.
 
     Parameters
@@ -114,7 +173,7 @@ def newcombe(auc: float, n_positives: float, n_negatives: float, z: float = _Z95
 
 
 def of_area(
-    auc: float, n_positives: float, n_negatives: float, error: float, z: float = _Z95
+    auc: float, n_positives: float, n_negatives: float, error: float, z: float = Z95
 ) -> Interval:
     """Return the interval of an AUC: the wider of two, so that it covers where one of them fails.
 
@@ -224,11 +283,11 @@ class Groups:
         ValueError
             If there is not one name for each row, or there are fewer than two samples.
         """
-        of_row, count = _numbered(groups, n, "groups")
+        of_row, count = _number_names(groups, n, "groups")
         if count < 2:
             raise ValueError("all rows are of one group; an interval needs two or more")
         return cls(
-            of_row, count, *_numbered(np.zeros(n) if models is None else models, n, "models")
+            of_row, count, *_number_names(np.zeros(n) if models is None else models, n, "models")
         )
 
     @property
@@ -243,12 +302,12 @@ class Groups:
     @cached_property
     def draws(self) -> Floats:
         """Number of draws of each sample, (resamples, samples); the same for all results."""
-        return _drawn(self.count, self._resamples, seed=0)
+        return _draw_counts(self.count, self._resamples, seed=0)
 
     @cached_property
     def model_draws(self) -> Floats:
         """Number of draws of each model, (resamples, models)."""
-        return _drawn(self.n_models, self._resamples, seed=1)
+        return _draw_counts(self.n_models, self._resamples, seed=1)
 
     def share(self, counted: Mask, among: Mask) -> Interval:
         """Return the 95 % interval of the share of `among` that is `counted`; of no rows, [0, 1].
@@ -363,10 +422,8 @@ def true_area(scores: Floats, probability: Floats) -> tuple[float, Interval]:
     towards ½. The interval comes from a bootstrap in which every draw takes a sample and then its
     label. It is never narrower than Newcombe's at the expected counts.
     """
-    order = np.argsort(scores)
-    last = np.flatnonzero(np.append(np.diff(scores[order]) > 0, True))  # row of each unique score
-    totals = (np.cumsum(kind[order])[last] for kind in (probability, 1 - probability))
-    positives, others = (np.diff(total, prepend=0.0) for total in totals)
+    steps = SortedScores.of(scores)
+    positives, others = steps.total(probability), steps.total(1 - probability)
     counts = float(positives.sum()), float(others.sum())
     above = counts[1] - (np.cumsum(others) - others / 2)
     alone = float((probability * (1 - probability)).sum())  # no sample is paired with itself
@@ -375,14 +432,14 @@ def true_area(scores: Floats, probability: Floats) -> tuple[float, Interval]:
     rng = np.random.default_rng(0)
     drawn = [
         rng.multinomial(max(1, round(kind.sum())), kind / kind.sum(), _RESAMPLES)
-        for kind in _merged(positives, others)
+        for kind in _merge_steps(positives, others)
     ]
     areas = _area(*drawn)
     low, high = _limits(areas - areas.mean() + auc)
     return auc, wider((max(low, 0.0), min(high, 1.0)), newcombe(auc, *counts))
 
 
-def _merged(*kinds: Floats, most: int = 1000) -> list[Floats]:
+def _merge_steps(*kinds: Floats, most: int = 1000) -> list[Floats]:
     """Merge the counts into at most about 3 × `most` steps, dense where either kind is rare."""
     if len(kinds[0]) <= 3 * most:
         return list(kinds)
@@ -397,7 +454,7 @@ def _merged(*kinds: Floats, most: int = 1000) -> list[Floats]:
 
 def _weighted_areas(scores: Floats, memorized: Mask, weights: Iterable[Floats | Mask]) -> Floats:
     """Return the AUC for each weighting of the rows."""
-    rung = _rungs(scores)
+    rung = _steps_of(scores)
     rungs = int(rung.max()) + 1
     cell = rung + rungs * memorized
     counts = np.stack([np.bincount(cell, each, 2 * rungs) for each in weights])
@@ -412,7 +469,7 @@ def _area(positives: Floats | Ints, negatives: Floats | Ints) -> Floats:
         return np.asarray((before * negatives).sum(axis=1) / pairs)
 
 
-def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
+def _number_names(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
     array = to_numpy(names)
     if array.shape != (n,):
         raise ValueError(
@@ -428,18 +485,18 @@ def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
     return of_row.astype(np.int64), len(found)
 
 
-def _drawn(count: int, times: int, seed: int) -> Floats:
+def _draw_counts(count: int, times: int, seed: int) -> Floats:
     rng = np.random.default_rng(seed)
     return rng.multinomial(count, np.full(count, 1 / count), size=times).astype(np.float64)
 
 
-def _rungs(scores: Floats) -> Ints:
+def _steps_of(scores: Floats) -> Ints:
     """Return the rank of each score among the unique ones, with neighbours merged if many."""
-    unique, rung = np.unique(scores, return_inverse=True)
-    if len(unique) <= _STEPS:
-        return rung.astype(np.int64)
-    last = np.cumsum(np.bincount(rung)) - 1  # last row of each unique score
-    return np.asarray(last * _STEPS // len(scores), dtype=np.int64)[rung]
+    steps = SortedScores.of(scores)
+    if len(steps.values) <= _STEPS:
+        return steps.rung
+    last = np.cumsum(steps.counts) - 1  # last row of each unique score
+    return np.asarray(last * _STEPS // len(scores))[steps.rung]
 
 
 def _limits(values: Floats) -> Interval:

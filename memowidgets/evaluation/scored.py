@@ -10,13 +10,8 @@ from typing import Any, Final, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.evaluation.curve import (
-    ONE_BELOW,
-    Evaluation,
-    class_spread,
-    lowest_share,
-    roc,
-)
+from memowidgets.evaluation.curve import ONE_BELOW, Evaluation, class_spread, lowest_share
+from memowidgets.evaluation.intervals import Floats, Ints, Mask, SortedScores
 from memowidgets.vocabulary import Note
 
 BY_CLASS: Final = "class"
@@ -24,9 +19,6 @@ AXES = ("score", BY_CLASS)
 STATUSES = ("left alone", "missed", "flagged only", "found")
 FLAGGED = "flagged"  # where nobody knows who is memorised
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Places = NDArray[np.int64]
 # η to the arguments of `Evaluation.with_truly`, or None where nobody knows how many of the
 # memorised members truly are
 Doubt = Callable[[float], tuple[float, int, Floats] | None]
@@ -99,11 +91,11 @@ class Scored:
     ['found', 'flagged only', 'missed']
     """
 
-    positions: Places
+    positions: Ints
     scores: Floats
     errors: Floats | None = None
     log_lira: Floats | None = None
-    labels: Places | None = None
+    labels: Ints | None = None
     probabilities: Floats | None = None
     notes: tuple[Note, ...] = ()
     warnings: tuple[Note, ...] = ()
@@ -113,9 +105,9 @@ class Scored:
     checkpoint: str = ""
     natural: float | None = None
     ids: NDArray[Any] | None = None
-    canaries: Bools | None = None
-    right: Bools | None = None
-    truth: Bools | None = None
+    canaries: Mask | None = None
+    right: Mask | None = None
+    truth: Mask | None = None
     doubt: Doubt | None = None
     axis: str = AXES[0]
 
@@ -127,7 +119,7 @@ class Scored:
     def __len__(self) -> int:
         return len(self.positions)
 
-    def only(self, keep: Bools) -> Self:
+    def only(self, keep: Mask) -> Self:
         """Return the rows of a mask."""
         if keep.all():
             return self
@@ -142,6 +134,11 @@ class Scored:
             return asked and (*asked[:2], asked[2][keep])
 
         return replace(self, **kept, doubt=doubt)
+
+    @cached_property
+    def rising(self) -> SortedScores:
+        """The scores in rising order."""
+        return SortedScores.of(self.scores)
 
     @cached_property
     def is_scored(self) -> bool:
@@ -190,7 +187,7 @@ class Scored:
             return self.against_class, ONE_BELOW
         return self, self.tau if rule is None else float(rule)
 
-    def flagged(self, rule: Rule, rows: Any = slice(None)) -> Bools:
+    def flagged(self, rule: Rule, rows: Any = slice(None)) -> Mask:
         """Return which of some rows are flagged, by default of all.
 
         Parameters
@@ -207,22 +204,22 @@ class Scored:
             If the rule by class is asked and no class is known.
         """
         on_axis, tau = self.on(rule)
-        found: Bools = on_axis.scores[rows] <= tau
+        found: Mask = on_axis.scores[rows] <= tau
         return found
 
     @cached_property
-    def judged(self) -> Bools:
+    def judged(self) -> Mask:
         """Which rows the ground truth says something of."""
         if self.log_lira is None or self.truth is not None:
             return np.full(len(self), self.truth is not None)
         return ~np.isnan(self.log_lira)
 
-    def memorized(self, eta: float | None, rows: Any = slice(None)) -> Bools | None:
+    def memorized(self, eta: float | None, rows: Any = slice(None)) -> Mask | None:
         """Return which of some rows are memorised: False where log-LiRA is NaN, None without truth.
 
         With η of None only a truth that does not depend on it counts.
         """
-        found: Bools | None = None
+        found: Mask | None = None
         if self.truth is not None:
             found = self.truth[rows]
         elif self.log_lira is not None and eta is not None:
@@ -242,11 +239,11 @@ class Scored:
             found = np.where(self.judged[rows], known, found)
         return np.where(np.isnan(self.scores[rows]), "", found)
 
-    def close(self, rule: Rule, rows: Any = slice(None)) -> Bools:
+    def close(self, rule: Rule, rows: Any = slice(None)) -> Mask:
         """Return which of some rows have a score less than two standard errors from τ."""
         on_axis, tau = self.on(rule)
         reach = 0.0 if on_axis.errors is None else 2 * on_axis.errors[rows]
-        found: Bools = np.abs(on_axis.scores[rows] - tau) < reach
+        found: Mask = np.abs(on_axis.scores[rows] - tau) < reach
         return found
 
     def counts(self, rule: Rule, eta: float | None) -> dict[str, int]:
@@ -268,11 +265,10 @@ class Scored:
 
     def evaluated(self, eta: float) -> Evaluation | None:
         """Return how well the scores of the judged rows predict the truth; None without a ROC."""
-        if not self.judged.any():
-            return None
         some = self.only(self.judged)
         memorized = some.memorized(eta)
         if memorized is None or memorized.all() or not memorized.any():
             return None
-        found, known = roc(some.scores, memorized), some.doubt and some.doubt(eta)
+        found = Evaluation.of(some.scores, memorized, some.rising)
+        known = some.doubt and some.doubt(eta)
         return found.with_truly(*known) if known else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ from memowidgets.memorization.gaps import (
 )
 from memowidgets.vocabulary import Note
 
-Variance = Literal["per-sample", "global", "shrunk"]
+VARIANCES = ("per-sample", "global", "shrunk")
 FEWEST_MODELS = 8  # models on a side for a reliable per-sample variance
 FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
@@ -33,18 +33,9 @@ _PLAIN, _SURE = 0.3, 4.0  # mean excess kurtosis, and its distance from 0 in sta
 
 def check_variance(variance: object) -> None:
     """Raise if a variance is unknown."""
-    if not isinstance(variance, str) or variance not in get_args(Variance):
-        known = ", ".join(map(repr, get_args(Variance)))
+    if variance not in VARIANCES:
+        known = ", ".join(map(repr, VARIANCES))
         raise ValueError(f"unknown variance {variance!r}; valid are {known}")
-
-
-def floor(inside: Side, outside: Side) -> float:
-    """Return the least variance of either side: relative to the pooled one, and above 0."""
-    squares = inside.squares.sum() + outside.squares.sum()
-    within = squares / (inside.count.sum() + outside.count.sum())
-    largest = max(np.abs(inside.mean).max(), np.abs(outside.mean).max(), 1e-100)
-    rounding = (float(np.finfo(np.float32).eps) * largest) ** 2  # float32 would be 0 here
-    return float(max(FLOOR * within, rounding))
 
 
 def fitted_prior(side: Side) -> tuple[float, float] | None:
@@ -111,10 +102,7 @@ class Density:
         squares, known = freedom * typical + side.squares, freedom + side.count - 1
         # the posterior mean divides by count − 1 + freedom − 2
         models = side.count if prior is None else known - 2
-        mean, scale = (
-            np.maximum(np.divide(squares, n, out=np.zeros_like(squares), where=n > 0), least)
-            for n in (models, known)
-        )
+        mean, scale = (np.maximum(squares / np.where(n > 0, n, 1), least) for n in (models, known))
         return cls(side.mean, side.count, mean, scale, known)
 
     def log_of(self, gaps: Floats) -> Floats:
@@ -151,8 +139,12 @@ class Densities:
 
     @classmethod
     def fit(cls, inside: Side, outside: Side, variance: str) -> Densities:
-        """Fit both sides; `check_variance` has seen `variance`."""
-        least = floor(inside, outside)
+        """Fit both sides; `check_sides` has seen `variance`."""
+        squares = inside.squares.sum() + outside.squares.sum()
+        within = squares / (inside.count.sum() + outside.count.sum())
+        largest = max(np.abs(inside.mean).max(), np.abs(outside.mean).max(), 1e-100)
+        rounding = (float(np.finfo(np.float32).eps) * largest) ** 2  # float32 would be 0 here
+        least = float(max(FLOOR * within, rounding))
         fewest = 2 if variance == "per-sample" else 1  # a single gap has no variance of its own
         defined = np.minimum(inside.count, outside.count) >= fewest
         one, other = (Density.fit(side, variance, least) for side in (inside, outside))
@@ -177,7 +169,8 @@ class Densities:
 
 
 def check_sides(found: GapMoments, variance: str) -> None:
-    """Raise if no sample has two models on each side; warn where a variance needs more."""
+    """Raise if the variance is unknown or no sample has two models on a side; warn of few."""
+    check_variance(variance)
     inside, outside = found.inside.count, found.outside.count
     fewest = np.minimum(inside, outside)
     few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
@@ -372,78 +365,43 @@ def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64
     return np.asarray(below * bins // given.size, dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class _Observed:
-    """Values in bins of arsinh(log-LiRA), and a grid of true values on the same scale.
-
-    Attributes
-    ----------
-    heights : (n,) float64
-        arsinh of each value.
-    centres : (bins,) float64
-        Centres of the bins.
-    of_value : (n,) int64
-        Bin of each value.
-    true : (grid,) float64
-        Log-LiRA at the grid points.
-    likelihood : (bins, grid) float64
-        Likelihood of each bin's centre given each true value, up to a factor per bin.
-    """
-
-    heights: Floats
-    centres: Floats
-    of_value: NDArray[np.int64]
-    true: Floats
-    likelihood: Floats
-
-    @classmethod
-    def of(cls, values: Floats, errors: Floats) -> _Observed:
-        heights = np.arcsinh(values)
-        edges = np.linspace(heights.min() - 1e-9, heights.max() + 1e-9, _OBSERVED + 1)
-        centres = (edges[1:] + edges[:-1]) / 2
-        of_value = np.searchsorted(edges, heights, side="right") - 1
-        counts = np.bincount(of_value, minlength=_OBSERVED)
-        squares = np.bincount(of_value, errors**2, minlength=_OBSERVED).astype(np.float64)
-        grid = np.linspace(edges[0], edges[-1], _TRUE_VALUES)
-        spread = _smoothed(grid, centres, counts, squares) * _SCALE
-        distance = (np.sinh(centres)[:, None] - np.sinh(grid)) / spread
-        log_density = -(_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM) - np.log(spread)
-        likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
-        return cls(heights, centres, of_value, np.sinh(grid), likelihood)
-
-    def prior(self, start: Floats, steps: int, rows: NDArray[np.bool_]) -> Floats:
-        """Return the distribution of some samples' true values, by EM from a starting one."""
-        counts = np.bincount(self.of_value[rows], minlength=_OBSERVED)
-        some, found = counts > 0, start
-        likelihood, observed = self.likelihood[some], counts[some] / counts.sum()
-        for _ in range(steps):
-            found = found * (likelihood.T @ (observed / (likelihood @ found)))
-        return found
-
-    def above(self, eta: float, prior: Floats, rows: NDArray[np.bool_]) -> Floats:
-        """Return the probability of a true value of at least η, monotone in log-LiRA."""
-        counts = np.bincount(self.of_value[rows], minlength=_OBSERVED).astype(np.float64)
-        some = counts > 0
-        weights = self.likelihood[some] * prior
-        high = weights[:, self.true >= eta].sum(axis=1)
-        low = weights[:, self.true < eta].sum(axis=1)
-        rising = isotonic_regression(high / (high + low), weights=counts[some]).x
-        return np.asarray(np.interp(self.heights[rows], self.centres[some], rising))
-
-
 def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: float) -> Floats:
     """Return the probability of a true value of at least η; priors start from a common one."""
-    observed = _Observed.of(values, errors)
-    shared = observed.prior(np.ones(_TRUE_VALUES), _STEPS, groups >= 0)
-    found = np.empty(len(values))
+    heights = np.arcsinh(values)
+    edges = np.linspace(heights.min() - 1e-9, heights.max() + 1e-9, _OBSERVED + 1)
+    centres, grid = (edges[1:] + edges[:-1]) / 2, np.linspace(edges[0], edges[-1], _TRUE_VALUES)
+    bins = np.searchsorted(edges, heights, side="right") - 1
+    counts = np.bincount(bins, minlength=_OBSERVED)
+    squares = np.bincount(bins, errors**2, minlength=_OBSERVED).astype(np.float64)
+    spread = _smooth_errors(grid, centres, counts, squares) * _SCALE
+    distance = (np.sinh(centres)[:, None] - np.sinh(grid)) / spread
+    log_density = -(_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM) - np.log(spread)
+    # of each bin's centre given each true value (bins, grid), up to a factor a bin
+    likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
+    shared = _prior(likelihood, counts, np.ones(_TRUE_VALUES), _STEPS)
+    high, found = np.sinh(grid) >= eta, np.empty(len(values))
     for name in np.unique(groups):
         rows = groups == name
-        own = shared if rows.all() else observed.prior(shared, _STEPS_IN_A_BIN, rows)
-        found[rows] = observed.above(eta, own, rows)
+        counts = np.bincount(bins[rows], minlength=_OBSERVED)
+        own = shared if rows.all() else _prior(likelihood, counts, shared, _STEPS_IN_A_BIN)
+        some = counts > 0
+        weights = likelihood[some] * own
+        above, below = weights[:, high].sum(axis=1), weights[:, ~high].sum(axis=1)
+        rising = isotonic_regression(above / (above + below), weights=counts[some]).x
+        found[rows] = np.interp(heights[rows], centres[some], rising)
     return found
 
 
-def _smoothed(at: Floats, centres: Floats, counts: NDArray[Any], squares: Floats) -> Floats:
+def _prior(likelihood: Floats, counts: NDArray[Any], start: Floats, steps: int) -> Floats:
+    """Return the distribution of true values behind the counts of the bins, by EM from a start."""
+    some, found = counts > 0, start
+    likelihood, observed = likelihood[some], counts[some] / counts.sum()
+    for _ in range(steps):
+        found = found * (likelihood.T @ (observed / (likelihood @ found)))
+    return found
+
+
+def _smooth_errors(at: Floats, centres: Floats, counts: NDArray[Any], squares: Floats) -> Floats:
     """Return the root mean square of the errors of the samples near each height."""
     distance = (at[:, None] - centres[counts > 0]) / _BANDWIDTH
     near = -0.5 * distance**2

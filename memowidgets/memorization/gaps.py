@@ -15,9 +15,9 @@ Table = NDArray[np.float32] | Floats
 Mask = NDArray[np.bool_]
 
 _BLOCK = 2**18  # gaps per step; they fit in a core's cache
-_MANY = 2**24  # from this many gaps on, sums use float32 to save time
-_WIDEST = 1e100  # float64 holds squares of smaller differences
+_MANY = 2**24  # from this many gaps on, sums use float32 where gaps do, to save time
 _SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither underflow nor overflow
+_WIDEST = 1e100  # float64 holds squares of smaller differences
 
 
 @dataclass(frozen=True)
@@ -49,27 +49,19 @@ class Side:
 
 @dataclass(frozen=True)
 class GapMoments:
-    """Moments of both sides of every sample, and the range of its gaps.
+    """Moments of both sides of every sample.
 
     Attributes
     ----------
     inside, outside : Side
         Moments over the models that trained on the sample, and over the others.
-    low, high : (n,) float64
-        Smallest and largest gap under any model.
+    coinciding : (n,) bool
+        Samples whose gap is equal under all models, up to the rounding of float32.
     """
 
     inside: Side
     outside: Side
-    low: Floats
-    high: Floats
-
-    @property
-    def coinciding(self) -> Mask:
-        """Samples whose gap is equal under all models, up to the rounding of float32."""
-        largest = np.maximum(np.abs(self.low), np.abs(self.high))
-        resolution = 8 * np.finfo(np.float32).eps * largest
-        return np.asarray(self.high - self.low <= resolution)
+    coinciding: Mask
 
 
 def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> tuple[Table, Mask]:
@@ -80,10 +72,8 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
     table = real_numbers(gaps, name)
     if table.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
         table = table.astype(np.float64)
-    if table.ndim != 2:
+    if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"{name} must be (n_models, n_samples), but has shape {table.shape}")
-    if table.size == 0:
-        raise ValueError(f"{name} is empty: its shape is {table.shape}")
     mask = checked_mask(members)
     if mask.shape != table.shape:
         raise ValueError(
@@ -107,20 +97,8 @@ def checked_mask(members: ArrayLike, name: str = "a member mask") -> Mask:
     )
 
 
-def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
-    """Return one finite gap for each sample, or raise."""
-    target = real_numbers(target_gaps, "target_gaps").astype(np.float64, copy=False)
-    if target.shape != (n_samples,):
-        raise ValueError(
-            f"target_gaps must hold one gap for each of the {n_samples} samples, but has shape "
-            f"{target.shape}"
-        )
-    check_finite(target, "target_gaps")
-    _check_width(float(np.abs(target).max(initial=0)), "target_gaps")
-    return target
-
-
-def _check_width(widest: float, name: str) -> None:
+def check_width(widest: float, name: str) -> None:
+    """Raise if gaps are so large that float64 does not hold their squares."""
     if widest > _WIDEST:
         raise ValueError(f"{name} reach over {widest:.1g}, which no logits do")
 
@@ -142,12 +120,14 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
         widest = float((high - low).max())
         if not np.isfinite(widest):
             check_finite(gaps, name, row="model (row)")
-        _check_width(widest, name)
+        check_width(widest, name)
         safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64
-        parts.append((low, high, *_of_sides(block.astype(precision), members[:, columns])))
-    low, high, inside, outside = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
-    return GapMoments(Side(*inside), Side(*outside), low, high)
+        resolution = 8 * np.finfo(np.float32).eps * np.maximum(np.abs(low), np.abs(high))
+        sides = _of_sides(block.astype(precision), members[:, columns])
+        parts.append((*sides, high - low <= resolution))
+    inside, outside, equal = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
+    return GapMoments(Side(*inside), Side(*outside), equal)
 
 
 def _of_sides(block: Any, members: Mask) -> tuple[Floats, Floats]:

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_same_order, real_number
-from memowidgets.memorization.densities import Densities, check_sides, check_variance
+from memowidgets.checks import check_finite, check_same_order, real_number, real_numbers
+from memowidgets.memorization.densities import Densities, check_sides
 from memowidgets.memorization.gaps import (
     Floats,
     Mask,
     Side,
     Table,
+    check_width,
     checked_mask,
     checked_models,
-    checked_target,
     moments,
 )
 
@@ -98,29 +98,31 @@ def log_lira(
     >>> errors.round(1)
     array([4.8, 0.2])
     """
-    check_variance(variance)
-    gaps, members, target = _checked(shadow_gaps, shadow_members, target_gaps)
+    gaps, members, target = _read_gaps(shadow_gaps, shadow_members, target_gaps)
     found = moments(gaps, members, "shadow_gaps")
     check_sides(found, variance)
     equal = found.coinciding
     if not equal.all():
         _refuse_target(gaps, target)
     fits = Densities.fit(found.inside, found.outside, variance)
-    ratio = fits.ratio(target)
-    known = ~np.isnan(ratio)
-    ratio = np.where(equal & known, 0.0, ratio)
-    if not return_std:
-        return ratio
-    errors = np.where(equal, 0.0, fits.errors(target))
-    return ratio, np.where(known, errors, np.nan)
+    equal = equal & fits.defined
+    ratio = np.where(equal, 0.0, fits.ratio(target))
+    return (ratio, np.where(equal, 0.0, fits.errors(target))) if return_std else ratio
 
 
-def _checked(
+def _read_gaps(
     shadow_gaps: ArrayLike, shadow_members: ArrayLike, target_gaps: ArrayLike, **others: Any
 ) -> tuple[Table, Mask, Floats]:
-    """Return gaps and members of the shadow models, and the target's gaps; pandas' names agree."""
+    """Return gaps and members of the shadow models, and the target's gaps, or raise."""
     gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    target = checked_target(target_gaps, gaps.shape[1])
+    target, n = real_numbers(target_gaps, "target_gaps").astype(np.float64), gaps.shape[1]
+    if target.shape != (n,):
+        raise ValueError(
+            f"target_gaps must hold one gap for each of the {n} samples, but has shape "
+            f"{target.shape}"
+        )
+    check_finite(target, "target_gaps")
+    check_width(float(np.abs(target).max()), "target_gaps")
     names = {"shadow_gaps.columns": getattr(shadow_gaps, "columns", None)}
     check_same_order(**names, target_gaps=target_gaps, **others)
     return gaps, members, target
@@ -157,9 +159,8 @@ def attack_success_rate(
     Returns
     -------
     (n_samples,) float64
-        Mean over the attacked models of 1[1(p_in > p_out) = member], between 0 and 1. A value near
-        0.5 means no memorisation. A model without which a side is empty is left out of the mean.
-        NaN if no member, or no non-member, is left to attack.
+        Mean over the models of 1[1(p_in > p_out) = member], between 0 and 1. A value near 0.5 means
+        no memorisation. NaN if too few models are left on a side without the attacked one.
 
     Raises
     ------
@@ -187,28 +188,23 @@ def attack_success_rate(
     >>> attack_success_rate(gaps, members).round(2)
     array([1.  , 0.45])
     """
-    check_variance(variance)
     table, mask = checked_models(gaps, members)
     found = moments(table, mask)
     check_sides(found, variance)
-    right = np.zeros(table.shape[1])
-    attacked = {True: np.zeros(table.shape[1]), False: np.zeros(table.shape[1])}
+    right, attacked = np.zeros(table.shape[1]), np.ones(table.shape[1], dtype=np.bool_)
     for row, member in zip(table, mask, strict=True):
         own = row.astype(np.float64)
         inside = found.inside.without(own, member)
         outside = found.outside.without(own, ~member)
-        ratio = Densities.fit(inside, outside, variance).ratio(own)
-        defined = ~np.isnan(ratio)
-        for side in attacked:
-            attacked[side] += defined & (member == side)
-        right += defined & ((ratio > 0) == member)
-    both = (attacked[True] > 0) & (attacked[False] > 0)
-    if not both.any():
+        fits = Densities.fit(inside, outside, variance)
+        attacked &= fits.defined
+        right += (fits.ratio(own) > 0) == member
+    if not attacked.any():
         raise ValueError(
             "too few shadow models to attack: without the attacked model no sample has enough "
             'inside and outside. Train more, or use variance="shrunk"'
         )
-    return np.where(both, right / np.maximum(attacked[True] + attacked[False], 1), np.nan)
+    return np.where(attacked, right / len(table), np.nan)
 
 
 def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:
@@ -308,9 +304,14 @@ def rmia(
     """
     if not real_number("gamma", gamma) > 0:
         raise ValueError(f"gamma must be above 0, not {gamma}")
-    table, mask, target = _checked(shadow_gaps, shadow_members, target_gaps, population=population)
+    table, mask, target = _read_gaps(
+        shadow_gaps, shadow_members, target_gaps, population=population
+    )
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
-    relative = _log_likelihood(target) - np.log(_general(table, mask))
+    means = moments(np.exp(_log_likelihood(table.astype(np.float64))), mask)
+    general = 0.5 * (means.inside.mean + means.outside.mean)
+    relative = _log_likelihood(target) - np.log(np.maximum(general, np.finfo(np.float64).tiny))
+    relative[(means.inside.count == 0) | (means.outside.count == 0)] = np.nan
     chosen = ~np.isnan(relative)
     if population is not None:
         among = checked_mask(population, "population")
@@ -330,14 +331,6 @@ def rmia(
     if margin <= 0:  # a sample is never compared with itself
         beaten -= chosen
     return np.where(np.isnan(relative), np.nan, beaten / (len(others) - chosen))
-
-
-def _general(gaps: Table, members: Mask) -> Floats:
-    """Return p(x) of each sample over the shadow models, NaN if a side is empty."""
-    means = moments(np.exp(_log_likelihood(gaps.astype(np.float64))), members)
-    both = (means.inside.count > 0) & (means.outside.count > 0)
-    average = 0.5 * (means.inside.mean + means.outside.mean)
-    return np.where(both, np.maximum(average, np.finfo(np.float64).tiny), np.nan)
 
 
 def _log_likelihood(gaps: Floats) -> Floats:

@@ -24,15 +24,7 @@ __all__ = [
     "mean_rank",
 ]
 
-_PLACES = {
-    "PSMI": "psmi",
-    "Mahalanobis": "mahalanobis",
-    "csl": "logits",
-    "logit_gap": "logits",
-    "loss": "logits",
-    "mean_over_checkpoints": "logits",
-    "mean_rank": "logits",
-}
+_PLACES = dict.fromkeys(__all__, "logits") | {"PSMI": "psmi", "Mahalanobis": "mahalanobis"}
 __getattr__ = later(__name__, {k: f"memowidgets.metrics.{v}" for k, v in _PLACES.items()})
 
 

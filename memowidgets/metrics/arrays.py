@@ -38,10 +38,8 @@ def like(array: Array, values: Any) -> Array:
 def checked_features(X: Any) -> Array:
     """Return `X` as an array or a torch tensor of shape (n, d), or raise; sparse ones get dense."""
     array = checked_numbers(dense(X, "X"), "X")
-    if array.ndim != 2:
+    if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"X must be (n_samples, n_features), but has shape {tuple(array.shape)}")
-    if 0 in array.shape:
-        raise ValueError(f"X is empty: its shape is {tuple(array.shape)}")
     return array
 
 
@@ -57,15 +55,13 @@ def checked_numbers(values: Any, what: str) -> Array:
 def checked_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
     """Return `y` as an array with one label for each sample, or raise."""
     labels = to_numpy(y)
-    if labels.dtype.kind in "OUT":
-        labels = plain_labels(y)
+    if labels.dtype.kind not in "biu":
+        labels = plain_labels(labels if labels.dtype.kind == "f" else y)
     if labels.shape != (n_samples,):
         raise ValueError(
             f"y must hold one label for each of the {n_samples} samples, but has shape "
             f"{labels.shape}"
         )
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ValueError(f"y is NaN in row {np.isnan(labels).argmax()}")
     return labels
 
 

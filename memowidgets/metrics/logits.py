@@ -99,7 +99,7 @@ def _in_chunks(logits: Any, y: ArrayLike, score: Callable[..., Floats]) -> Float
     """Return the score of each row, computed in float64, a chunk at a time."""
     check_same_order(logits=logits, y=y)
     array = checked_numbers(logits, "logits")
-    columns = _checked_columns(array, y)
+    columns = _columns_of(array, y)
     result = np.empty(len(columns))
     for start, stop in row_chunks(len(columns), 8 * array.shape[1]):
         labels = columns[start:stop]
@@ -108,12 +108,21 @@ def _in_chunks(logits: Any, y: ArrayLike, score: Callable[..., Floats]) -> Float
         with np.errstate(invalid="ignore"):  # inf − inf is reported below
             values = score(chunk, own, labels)
         if not np.isfinite(values).all():
-            _explain(chunk, labels, values, start)
+            check_finite(to_numpy(array), "logits", allowed=-np.inf)
+            row = int((~np.isfinite(values)).argmax())
+            if own[row] > -np.inf:
+                raise ValueError(
+                    f"row {start + row} has a single option; a logit gap needs two or more"
+                )
+            raise ValueError(
+                f"the logit of the label ({labels[row]}) of row {start + row} is -inf. Only "
+                "options that a sample does not have may be -inf"
+            )
         result[start:stop] = values
     return result
 
 
-def _checked_columns(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
+def _columns_of(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
     """Return the column of each row's label; strings stand for the columns in sorted order."""
     if logits.ndim != 2 or 0 in logits.shape:
         raise ValueError(
@@ -148,22 +157,6 @@ def _gap(chunk: Floats, own: Floats, labels: NDArray[np.int64]) -> Floats:
     others = chunk.copy()
     others[np.arange(len(labels)), labels] = -np.inf
     return np.asarray(own - others.max(axis=1))
-
-
-def _explain(chunk: Floats, labels: NDArray[np.int64], values: Floats, start: int) -> None:
-    """Raise an error that says why the first value that is not finite is undefined."""
-    row = int((~np.isfinite(values)).argmax())
-    logits, label = chunk[row], int(labels[row])
-    wrong = np.isnan(logits) | (logits == np.inf)
-    if wrong.any():
-        column = int(wrong.argmax())
-        raise ValueError(f"the logit in row {start + row}, column {column} is {logits[column]}")
-    if logits[label] == -np.inf:
-        raise ValueError(
-            f"the logit of the label ({label}) of row {start + row} is -inf. Only options that a "
-            "sample does not have may be -inf"
-        )
-    raise ValueError(f"row {start + row} has a single option; a logit gap needs two or more")
 
 
 def other_columns(logits: NDArray[Any], labels: NDArray[np.int64]) -> dict[int, int]:
@@ -257,7 +250,7 @@ def csl(losses: ArrayLike) -> Floats:
     >>> csl([[2.0, 1.0], [0.5, 1.0], [0.1, 0.4]]).round(3)
     array([-0.867, -0.8  ])
     """
-    table = _checked(losses, "losses")
+    table = _read_table(losses, "losses")
     if table.min() < -_ROUNDING:
         raise ValueError(
             f"losses must not be negative, but one is {table.min():g}; the score 'loss' is minus "
@@ -289,7 +282,7 @@ def mean_over_checkpoints(scores: ArrayLike) -> Floats:
     >>> mean_over_checkpoints([[1.0, 0.0], [0.4, 0.2], [0.1, 0.1]])
     array([0.5, 0.1])
     """
-    mean: Floats = _checked(scores, "scores").mean(axis=0)
+    mean: Floats = _read_table(scores, "scores").mean(axis=0)
     return mean
 
 
@@ -324,21 +317,18 @@ def mean_rank(scores: ArrayLike) -> Floats:
     """
     import pandas as pd  # which nothing else here needs
 
-    table = _checked(scores, "scores", "scores")
+    table = _read_table(scores, "scores", "scores")
     ranks = pd.DataFrame(table.T).rank().mean(axis=1).to_numpy(np.float64)
     mean: Floats = ranks / table.shape[1]  # at the end, so that equal sums stay equal
     return mean
 
 
-def _checked(values: ArrayLike, what: str, rows: str = "checkpoints") -> Floats:
+def _read_table(values: ArrayLike, what: str, rows: str = "checkpoints") -> Floats:
     table = real_numbers(values, what).astype(np.float64)
-    if table.ndim != 2:
-        raise ValueError(f"{what} must be (n_{rows}, n_samples), but has shape {table.shape}")
-    if len(table) < FEWEST_CHECKPOINTS:
+    if table.ndim != 2 or len(table) < FEWEST_CHECKPOINTS or not table.shape[1]:
         raise ValueError(
-            f"{what} must have a row for each of two {rows} or more, but has shape {table.shape}"
+            f"{what} must be (n_{rows}, n_samples), with a row for each of two {rows} or more, but "
+            f"has shape {table.shape}"
         )
-    if table.shape[1] == 0:
-        raise ValueError(f"{what} holds no sample")
     check_finite(table, what)
     return table

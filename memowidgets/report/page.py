@@ -104,7 +104,7 @@ def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
         "log_lira": None,
     }
     if judged.scored.log_lira is not None:
-        in_order = judged.sorted.rising(judged.scored.log_lira)
+        in_order = judged.scored.log_lira[judged.scored.rising.order]
         found["log_lira"] = thousandths(in_order).tobytes()
     return found
 

@@ -15,7 +15,6 @@ import anywidget
 import traitlets
 
 from memowidgets.checks import as_code
-from memowidgets.evaluation.curve import flagging
 from memowidgets.evaluation.scored import AXES, BY_CLASS, AgainstClass
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError, without_advice
@@ -565,7 +564,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         judged = Judged.of(found, eta)
         tau = self._taus.get((pick.metric, self.axis))
         if tau is None and self._shown is not None and found.axis == before:
-            tau = flagging(found.scores, self.counts["flagged"])  # as many are looked at
+            tau = found.rising.flagging(self.counts["flagged"])  # as many are looked at
         elif tau is None:
             tau = found.tau
         taus = self._taus | {(pick.metric, self.axis): tau}

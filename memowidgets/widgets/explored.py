@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.checks import check_finite, check_same_order, plain_labels, real_numbers, to_numpy
-from memowidgets.evaluation import Evaluation, compare, roc
+from memowidgets.evaluation import Evaluation, compare
+from memowidgets.evaluation.intervals import SortedScores
 from memowidgets.evaluation.scored import AXES, Scored
 from memowidgets.vocabulary import truly, verb, whole
 from memowidgets.widgets.widget import checked_tau
@@ -72,85 +73,47 @@ def checked_errors(name: str, values: ArrayLike, n: int) -> Floats:
     return errors
 
 
-@dataclass(frozen=True)
-class SortedScores:
-    """Scores in the form of the front end: each value once, in rising order.
+def packed_scores(rising: SortedScores) -> dict[str, Any]:
+    """Return the values, and the counts of those that several samples share.
 
-    Attributes
-    ----------
-    order : array of shape (n,), int
-        The samples by their scores, ascending.
-    firsts : array of shape (u,), int
-        Where in that order each distinct score begins.
-    values : array of shape (u,), float64
-        The distinct scores, ascending.
+    Returns
+    -------
+    dict
+        ``values`` and ``wide`` as from `packed_floats`; ``shared`` and ``ties``: position of
+        each of the ``n_shared`` values that several samples share, and how many do, as
+        unsigned integers of the smallest size that holds them. A million scores are at most
+        8 MB.
     """
-
-    order: Places
-    firsts: Places
-    values: Floats
-
-    @classmethod
-    def of(cls, scores: Floats) -> SortedScores:
-        """Sort finite scores, one for each sample."""
-        order = np.argsort(scores)
-        rising = scores[order]
-        firsts = np.flatnonzero(np.append(True, rising[1:] != rising[:-1])[: len(order)])
-        return cls(order, firsts, rising[firsts])
-
-    @cached_property
-    def counts(self) -> Places:
-        """Number of samples with each value."""
-        return np.diff(np.append(self.firsts, len(self.order)))
-
-    @cached_property
-    def shared(self) -> Places:
-        """Positions of the values that several samples share."""
-        return np.flatnonzero(self.counts > 1)
-
-    def rising(self, of_samples: NDArray[Any]) -> NDArray[Any]:
-        """Return values of the samples in the order of their scores."""
-        return of_samples[self.order]
-
-    def packed(self) -> dict[str, Any]:
-        """Return the values, and the counts of those that several samples share.
-
-        Returns
-        -------
-        dict
-            ``values`` and ``wide`` as from `packed_floats`; ``shared`` and ``ties``: position of
-            each of the ``n_shared`` values that several samples share, and how many do, as
-            unsigned integers of the smallest size that holds them. A million scores are at most
-            8 MB.
-        """
-        values, wide = packed_floats(self.values)
-        return {
-            "values": values,
-            "wide": wide,
-            "n_shared": len(self.shared),
-            "shared": _smallest(self.shared),
-            "ties": _smallest(self.counts[self.shared]),
-        }
-
-    def packed_truth(self, memorized: Bools | None) -> dict[str, bytes | None]:
-        """Return which values have a memorised sample, one bit for each value.
-
-        Returns
-        -------
-        dict
-            ``bits``: one bit a value, whether any of its samples is memorised; ``of_shared``: how
-            many are, for each value that several share. Both None without ground truth.
-        """
-        if memorized is None:
-            return {"bits": None, "of_shared": None}
-        memorized_at = np.add.reduceat(memorized[self.order].astype(np.int64), self.firsts)
-        return {
-            "bits": np.packbits(memorized_at > 0).tobytes(),
-            "of_shared": _smallest(memorized_at[self.shared]),
-        }
+    values, wide = packed_floats(rising.values)
+    shared = np.flatnonzero(rising.counts > 1)
+    return {
+        "values": values,
+        "wide": wide,
+        "n_shared": len(shared),
+        "shared": _smallest(shared),
+        "ties": _smallest(rising.counts[shared]),
+    }
 
 
-def packed_errors(errors: Floats | None, scores: SortedScores) -> dict[str, bytes | None]:
+def packed_truth(memorized: Bools | None, rising: SortedScores) -> dict[str, bytes | None]:
+    """Return which values have a memorised sample, one bit for each value.
+
+    Returns
+    -------
+    dict
+        ``bits``: one bit a value, whether any of its samples is memorised; ``of_shared``: how
+        many are, for each value that several share. Both None without ground truth.
+    """
+    if memorized is None:
+        return {"bits": None, "of_shared": None}
+    total = rising.total(memorized)
+    return {
+        "bits": np.packbits(total > 0).tobytes(),
+        "of_shared": _smallest(total[rising.counts > 1]),
+    }
+
+
+def packed_errors(errors: Floats | None, rising: SortedScores) -> dict[str, bytes | None]:
     """Return standard errors as places in a list of levels, in the order of the scores.
 
     Returns
@@ -165,7 +128,7 @@ def packed_errors(errors: Floats | None, scores: SortedScores) -> dict[str, byte
     levels = np.unique(errors)
     if len(levels) > MOST_LEVELS:
         levels = np.append(0.0, np.geomspace(levels[levels > 0][0], levels[-1], 255))
-    codes = np.searchsorted(levels, scores.rising(errors))
+    codes = np.searchsorted(levels, errors[rising.order])
     return {"levels": levels.tobytes(), "codes": _smallest(codes, len(levels) - 1)}
 
 
@@ -203,7 +166,7 @@ def packed_floats(values: Floats) -> tuple[bytes, bool]:
     return (values if wide else narrow).tobytes(), wide
 
 
-def _smallest(counts: Places, most: int | None = None) -> bytes:
+def _smallest(counts: NDArray[Any], most: int | None = None) -> bytes:
     """Return whole numbers in the smallest unsigned type that holds them and `most`."""
     largest = max(int(counts.max(initial=0)), most or 0)
     return counts.astype(np.min_scalar_type(largest)).tobytes()
@@ -219,8 +182,6 @@ class Judged:
         The samples that count.
     eta : float
         A sample is memorised if its log-LiRA is at least this.
-    sorted : SortedScores
-        Their scores in rising order.
     note : str
         A sentence on those others.
     positives : str
@@ -231,7 +192,6 @@ class Judged:
 
     scored: Scored
     eta: float
-    sorted: SortedScores
     note: str = ""
     positives: str = ""
     version: int = 0
@@ -249,7 +209,7 @@ class Judged:
         elif n_without:
             are = verb(n_without, "sample without log-LiRA is", "samples without log-LiRA are")
             note, found = f"{n_without} {are} left out.", found.only(judged)
-        return cls(found, eta, SortedScores.of(found.scores), note, positives)
+        return cls(found, eta, note, positives)
 
     @property
     def has_log_lira(self) -> bool:
@@ -280,8 +240,8 @@ class Judged:
             "natural": self.scored.natural,
             "canary_tau": self.canary_tau,
             "axes": [*axes_of(self.scored)],
-            **packed_errors(self.scored.errors, self.sorted),
-            **self.sorted.packed(),
+            **packed_errors(self.scored.errors, self.scored.rising),
+            **packed_scores(self.scored.rising),
         }
 
     @cached_property
@@ -313,7 +273,7 @@ class Judged:
         """The memorised samples."""
         if not len(self.scored):
             return {}
-        return {**self.key, **self.sorted.packed_truth(self.memorized)}
+        return {**self.key, **packed_truth(self.memorized, self.scored.rising)}
 
     def late(self) -> dict[str, Any]:
         """Return remarks on the truth."""
@@ -407,13 +367,17 @@ class Compared:
         return cls(first.positions[there], scores[:, there], known, int((~there).sum()))
 
     @cached_property
+    def rising(self) -> list[SortedScores]:
+        """Each score in rising order."""
+        return [SortedScores.of(each) for each in self.scores]
+
+    @cached_property
     def ranks(self) -> NDArray[np.uint32]:
         """How many samples score at most as high as each, of shape (n_scores, n).
 
         A budget flags what has at most that rank, so samples that tie are flagged together or not.
         """
-        found = [np.searchsorted(np.sort(each), each, side="right") for each in self.scores]
-        return np.stack(found).astype(np.uint32)
+        return np.stack([np.cumsum(one.counts)[one.rung] for one in self.rising]).astype(np.uint32)
 
     def part(self, asked: Part) -> NDArray[np.int64]:
         """Return the positions of the samples that some scores flag at a budget, and others not."""
@@ -427,7 +391,8 @@ class Compared:
         """One for each score; none where there is no ROC."""
         if self.memorized is None or self.memorized.all() or not self.memorized.any():
             return []
-        return [roc(each, self.memorized) for each in self.scores]
+        each = zip(self.scores, self.rising, strict=True)
+        return [Evaluation.of(scores, self.memorized, rising) for scores, rising in each]
 
     def said(self, names: Sequence[str]) -> str:
         """Return in words by how much the AUCs of the first two scores differ."""

@@ -90,7 +90,7 @@ class Thresholds(AtThreshold):
         """Send log-LiRA when η is moved for the first time."""
         judged, log_lira = self._judged, self._judged.scored.log_lira
         if content["version"] == judged.version and log_lira is not None:
-            values, wide = packed_floats(judged.sorted.rising(log_lira))
+            values, wide = packed_floats(log_lira[judged.scored.rising.order])
             self.send({"type": "log_lira", "version": judged.version, "wide": wide}, [values])
 
     @validate("tau_committed", "eta", "eta_committed")

@@ -111,7 +111,7 @@ def test_models_add_to_the_error_of_samples(cifar):
 
 def test_one_target_is_by_sample_alone_and_no_positive_is_said(cifar):
     one = cifar.evaluate_pooled("loss", targets=[3], eta=2.0, progress=Progress())
-    assert any("one model" in note for note in one.warnings)
+    assert any("only 1 model," in note for note in one.warnings)
     with pytest.raises(ValueError, match="no sample is memorised"):
         cifar.evaluate_pooled("loss", eta=1e9, targets=[0, 1], progress=Progress())
 

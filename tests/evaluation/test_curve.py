@@ -112,7 +112,6 @@ def test_rates_and_their_intervals():
     for (low, high), found, n in [
         (point.tpr_interval, point.found, truth.sum()),
         (point.fpr_interval, point.flagged_only, (~truth).sum()),
-        (point.flagged_interval, point.flagged, len(truth)),
         (point.precision_interval, point.found, point.flagged),
     ]:
         exact = binomtest(int(found), int(n)).proportion_ci(0.95, "exact")

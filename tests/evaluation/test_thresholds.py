@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import memowidgets as mw
 from memowidgets.evaluation import below_class, lowest_share
-from memowidgets.evaluation.curve import flagging
+from memowidgets.evaluation.intervals import SortedScores
 
 
 def test_the_lowest_share():
@@ -120,7 +120,7 @@ def test_bad_input(call, message):
 
 @given(st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=30), st.integers(0, 35))
 def test_a_budget_flags_as_many_as_ties_allow(scores, n):
-    tau = flagging(scores, n)
+    tau = SortedScores.of(np.array(scores)).flagging(n)
     flagged = [score for score in scores if score <= tau]
     assert len(flagged) <= n
     rest = [score for score in scores if score > tau]

@@ -35,7 +35,7 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
         (lambda: support(GAPS, MEMBERS[:, :3]), r"\(12, 9\) and \(12, 3\)"),
         (lambda: log_lira(GAPS[0], MEMBERS, TARGET), "n_models, n_samples"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET[:2]), "each of the 9 samples"),
-        (lambda: log_lira(GAPS[:0], MEMBERS[:0], TARGET), "empty"),
+        (lambda: log_lira(GAPS[:0], MEMBERS[:0], TARGET), r"\(0, 9\)"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET, "pooled"), "'global', 'shrunk'"),
         (lambda: attack_success_rate(GAPS, MEMBERS, "x"), "'per-sample', 'global', 'shrunk'"),
         (lambda: support(GAPS, MEMBERS, np.nan), "eta must be"),

@@ -13,10 +13,8 @@ from scipy.stats import norm
 
 from benchmarks.intervals import world
 from memowidgets.memorization import attack_success_rate, log_lira
-from memowidgets.memorization.densities import fitted_prior
+from memowidgets.memorization.densities import VARIANCES, fitted_prior
 from memowidgets.memorization.gaps import moments
-
-VARIANCES = ("per-sample", "global", "shrunk")
 
 
 def made(m=40, n=200, seed=0, effect=2.0):

@@ -60,8 +60,8 @@ def test_bad_input():
     infinite = logits.copy()
     infinite[4, 0] = np.inf
     cases = [
-        (lambda: loss(nan, y), "row 3, column 1 is nan"),
-        (lambda: logit_gap(infinite, y), "row 4, column 0 is inf"),
+        (lambda: loss(nan, y), "first in row 3, column 1"),
+        (lambda: logit_gap(infinite, y), "first in row 4, column 0"),
         (lambda: loss(lacking, y), "logit of the label .* is -inf"),
         (lambda: logit_gap(lonely, [1]), "row 0 has a single option"),
         (lambda: loss(logits, [0, 1, 2, 3, 0]), "label of row 3 is 3"),

@@ -24,8 +24,8 @@ def test_agrees_with_scikit_learn(n, d, kept):
     metric = Mahalanobis(kept).fit(X)
     assert metric.n_components_ == kept
     assert metric.ridge_ == 0
-    np.testing.assert_allclose(metric.score_samples(X), by_sklearn(X, kept), rtol=2e-4)
-    np.testing.assert_allclose(metric.mean_, X.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(metric.score_samples(X), by_sklearn(X, kept), rtol=1e-9)
+    np.testing.assert_allclose(metric.mean_, X.mean(axis=0))
 
 
 def test_keeps_fewer_components_than_samples():
@@ -39,7 +39,7 @@ def test_many_features_with_a_flat_spectrum(exact_up_to, monkeypatch):
     n, d, kept = 500, 600, 80
     X = np.random.default_rng(0).normal(size=(n, d)) * np.linspace(1, 5, d)
     found = Mahalanobis(kept).fit(X).score_samples(X)
-    least = 1 - 1e-6 if d <= exact_up_to else 0.995
+    least = 1 - 1e-6 if d <= exact_up_to else 0.999
     assert np.corrcoef(found, by_sklearn(X, kept))[0, 1] > least
 
 

@@ -516,9 +516,9 @@ def test_bad_shapes_and_labels():
     known = PSMI().fit(X, y)
     cases = [
         (lambda: PSMI().fit(X[0], y), r"n_features\), but has shape \(6,\)"),
-        (lambda: PSMI().fit(X[:0], y[:0]), "empty"),
+        (lambda: PSMI().fit(X[:0], y[:0]), r"shape \(0, "),
         (lambda: PSMI().fit(X, y[:-1]), "each of the 50 samples"),
-        (lambda: PSMI().fit(X, np.where(y == 0, np.nan, y)), "y is NaN in row"),
+        (lambda: PSMI().fit(X, np.where(y == 0, np.nan, y)), "missing, the first in row"),
         (lambda: PSMI().fit(X, np.zeros(50)), "single class"),
         (lambda: PSMI().fit(X, np.append(y[:-1], 7)), "class 7 has a single sample"),
         (lambda: PSMI().score_samples(X, y), "not fitted"),

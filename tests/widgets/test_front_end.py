@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 
 from memowidgets import report
 from memowidgets.evaluation import clopper_pearson, compare, roc
-from memowidgets.evaluation.curve import flagging
+from memowidgets.evaluation.intervals import SortedScores
 from memowidgets.evaluation.scored import STATUSES, AgainstClass, Scored
 from memowidgets.teaching.playgrounds import front_end
 from memowidgets.widgets.explored import (
     Compared,
     Judged,
-    SortedScores,
     checked_scores,
     packed_errors,
     packed_floats,
+    packed_scores,
+    packed_truth,
 )
 from memowidgets.widgets.widget import page_script, script
 
@@ -35,7 +36,7 @@ def text(part):
 
 def on_wire(scores, memorized=None, errors=None):
     of = SortedScores.of(scores)
-    packed = {**of.packed(), **of.packed_truth(memorized), **packed_errors(errors, of)}
+    packed = {**packed_scores(of), **packed_truth(memorized, of), **packed_errors(errors, of)}
     return {name: text(part) for name, part in packed.items()}
 
 
@@ -91,7 +92,7 @@ gaps_near_eta = st.one_of(
 @given(rows=st.lists(st.tuples(any_scores, gaps_near_eta), min_size=2, max_size=40))
 def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
     scores, gaps = (np.array(column) for column in zip(*rows, strict=True))
-    packed, wide = packed_floats(SortedScores.of(scores).rising(gaps))
+    packed, wide = packed_floats(gaps[SortedScores.of(scores).order])
     finite = gaps[np.isfinite(gaps)]
     for eta in {4.0, 4.1, *around(finite[:3])}:
         memorized = gaps >= eta
@@ -219,7 +220,7 @@ def test_a_score_takes_less_than_ten_bytes_on_the_wire():
     for kind in (scores, scores.round(3), scores.astype(np.float32).astype(float), pairs):
         of = SortedScores.of(kind)
         errors = packed_errors(rng.gamma(2, 0.01, 200_000), of)
-        wire = {**of.packed(), **of.packed_truth(memorized), **errors}
+        wire = {**packed_scores(of), **packed_truth(memorized, of), **errors}
         assert sum(len(part) for part in wire.values() if isinstance(part, bytes)) < 2_000_000
 
 
@@ -247,7 +248,7 @@ def test_the_page_counts_what_python_does_at_every_budget_whatever_ties(ask, row
     n = len(rows)
     budget = data.draw(st.integers(1, n))
     found = Compared.of(Scored.of_all(a), memorized, [Scored.of_all(b)])
-    flagged = [scores <= flagging(scores, budget) for scores in (a, b)]
+    flagged = [scores <= SortedScores.of(scores).flagging(budget) for scores in (a, b)]
     wire = found.wire
     shown = ask(
         what="compared", n=n, budget=budget, ranks=[text(each) for each in wire["ranks"]],

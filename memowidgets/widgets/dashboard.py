@@ -405,9 +405,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
         Its `state` and its decisions stay readable.
         """
-        if not hasattr(self, "_stop_looking"):  # it failed while it was made
-            super().close()
-            return
         self._stop_looking()
         self.cancel()
         super().close()

@@ -1,4 +1,4 @@
-"""What widgets do in threads of their own."""
+"""What widgets do in threads of their own, and when they die."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import time
 import weakref
 
+from memowidgets.widgets import SampleInspector
 from memowidgets.widgets.widget import watch
 
 
@@ -28,3 +29,16 @@ def test_a_watch_ends_with_its_owner():
         gc.collect()
         time.sleep(0.001)
     assert reference() is None
+
+
+def test_a_widget_that_dies_runs_nothing():  # modules may be gone by then
+    closed = []
+
+    class Counted(SampleInspector):
+        def close(self):
+            closed.append(self.page)
+            super().close()
+
+    Counted(["a", "b"]).close()
+    gc.collect()
+    assert closed == [0]

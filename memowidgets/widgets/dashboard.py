@@ -465,7 +465,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _newest_revision(self) -> Any:
         try:
             return self._source.revision()
-        except OSError:  # it is being written: it is asked again
+        except (OSError, StoreError):  # it is being written, or was deleted: it is asked again
             return None
 
     def _reread_choices(self) -> None:

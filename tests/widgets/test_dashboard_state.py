@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from memowidgets.store import StoreError
 from memowidgets.widgets import Choice
 from memowidgets.widgets.dashboard import PARTS
 from tests.widgets.fake_source import FakeSource
@@ -18,18 +19,18 @@ class GrowingSource(FakeSource):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self.more = self.broken = False
+        self.more, self.broken = False, None
         self.looks = 0
 
     def revision(self):
         self.looks += 1
         if self.broken:
-            raise OSError("it is being written")
+            raise self.broken
         return len(self.done), self.more
 
     def checkpoint_choices(self):
         if self.broken:
-            raise OSError("it is being written")
+            raise self.broken
         more = [Choice("epoch-5", "epoch 5 · drop 99.9 %")] if self.more else []
         return [*super().checkpoint_choices(), *more]
 
@@ -161,13 +162,14 @@ def test_what_is_new_is_offered_and_shown(growing):
     assert (dashboard.checkpoint, dashboard.computed) == ("epoch-2", True)  # it gave way
 
 
-def test_neither_what_compute_made_nor_what_cannot_be_read_is_offered(growing):
+@pytest.mark.parametrize("broken", [OSError("it is being written"), StoreError("it was deleted")])
+def test_neither_what_compute_made_nor_what_cannot_be_read_is_offered(growing, broken):
     dashboard, source, looked = growing
     dashboard.layer = "1"
     dashboard.compute()
     dashboard.wait(60)
     looked()
-    source.broken = True
+    source.broken = broken
     looked()
     assert not dashboard.outdated
     dashboard.refresh()

@@ -196,10 +196,12 @@ class Learner:
     def resume(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
         """Continue from a saved learner, or from weights alone with a fresh optimizer."""
         state: dict[int, dict[str, Any]] = {}
+        trained = [one for group in self._optimizer.param_groups for one in group["params"]]
         for name in arrays:
             if name.startswith(_OPTIMIZER):
                 index, key = name.removeprefix(_OPTIMIZER).split(".", 1)
-                state.setdefault(int(index), {})[key] = _tensor(arrays[name])
+                kept = _in_layout_of(trained[int(index)], _tensor(arrays[name]))
+                state.setdefault(int(index), {})[key] = kept
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
         self.load_weights(_below(WEIGHTS, arrays))
@@ -322,6 +324,15 @@ def _tensor(array: NDArray[Any]) -> Tensor:
     import torch
 
     return torch.from_numpy(np.array(array))
+
+
+def _in_layout_of(weights: Tensor, values: Tensor) -> Tensor:
+    """Return values with the strides of weights: a fused step pairs them by place in memory."""
+    import torch
+
+    if values.shape != weights.shape:
+        return values
+    return torch.empty_like(weights, dtype=values.dtype, device=values.device).copy_(values)
 
 
 def epoch_order(

@@ -197,11 +197,10 @@ class Learner:
         """Continue from a saved learner, or from weights alone with a fresh optimizer."""
         state: dict[int, dict[str, Any]] = {}
         trained = [one for group in self._optimizer.param_groups for one in group["params"]]
-        for name in arrays:
-            if name.startswith(_OPTIMIZER):
-                index, key = name.removeprefix(_OPTIMIZER).split(".", 1)
-                kept = _in_layout_of(trained[int(index)], _tensor(arrays[name]))
-                state.setdefault(int(index), {})[key] = kept
+        for name, array in _below(_OPTIMIZER, arrays).items():
+            index, key = name.split(".", 1)
+            kept = _in_layout_of(trained[int(index)], _tensor(array))
+            state.setdefault(int(index), {})[key] = kept
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
         self.load_weights(_below(WEIGHTS, arrays))
@@ -328,11 +327,8 @@ def _tensor(array: NDArray[Any]) -> Tensor:
 
 def _in_layout_of(weights: Tensor, values: Tensor) -> Tensor:
     """Return values with the strides of weights: a fused step pairs them by place in memory."""
-    import torch
-
-    if values.shape != weights.shape:
-        return values
-    return torch.empty_like(weights, dtype=values.dtype, device=values.device).copy_(values)
+    strides = (weights if weights.shape == values.shape else values).stride()
+    return values.new_empty_strided(values.shape, strides).copy_(values)
 
 
 def epoch_order(

@@ -25,6 +25,7 @@ from memowidgets.training.design import draw_design
 from memowidgets.training.passes import (
     INPUT,
     Batches,
+    Capture,
     Looker,
     Pairs,
     call_module,
@@ -206,6 +207,8 @@ def watch(
         samples = _with_classes(samples, n_classes, named=class_names is not None)
         head = last_layer(inner, run_two) if layers == "auto" else None
         chosen = named_layers(inner, layers if head is None else head + INPUT)
+        with Capture(inner, chosen, head) as capture:
+            capture.rows(run_two())  # a layer without rows is refused before there is a folder
         looker = Looker(batches, samples.labels, ask, chosen, head)
         unseen = None
         if held_out is not None:

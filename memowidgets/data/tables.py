@@ -160,8 +160,10 @@ class TableDataset(FileDataset):
         >>> TableDataset.from_frame(frame, drop=["ward"])[1].values
         {'bed': 7.0}
         """
+        label, ids = _name_of(label), _name_of(ids)
         rows = frame if isinstance(frame, Rows) else rows_of_frame(frame, label)
-        needed = {"categorical": several("categorical", categorical), "drop": several("drop", drop)}
+        given = {"categorical": categorical, "drop": drop}
+        needed = {name: [*map(_name_of, several(name, names))] for name, names in given.items()}
         found = labels_of(rows, label, class_names, ids, **needed)
         read = [one for one in rows.columns if one not in {label, ids or ID, *needed["drop"]}]
         made = _read(rows, read, {*needed["categorical"], *rows.categorical})
@@ -289,6 +291,11 @@ class TableDataset(FileDataset):
         import pandas as pd
 
         return pd.DataFrame({k: pd.Series(v, dtype=v.dtype) for k, v in self.columns.items()})
+
+
+def _name_of(column: Any) -> Any:
+    """Return a column as rows call it: pandas counts those of a file without a header."""
+    return str(column) if isinstance(column, int | np.integer) else column
 
 
 def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:

@@ -143,7 +143,7 @@ def _columns_of(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
         row = int(outside.argmax())
         raise ValueError(
             f"the label of row {row} is {labels[row]}, but logits have the columns 0 to "
-            f"{n_columns - 1}"
+            f"{n_columns - 1}; number the classes from 0, in the order of the columns"
         )
     return labels.astype(np.int64)
 

@@ -37,7 +37,7 @@ def conv_net(channels: int, width: int, n_classes: int) -> nn.Module:
         )
 
     w = width
-    return nn.Sequential(
+    module = nn.Sequential(
         OrderedDict(  # in the order in which weights are drawn
             conv1=convolution(channels, w),
             conv2=convolution(w, 2 * w),
@@ -45,6 +45,7 @@ def conv_net(channels: int, width: int, n_classes: int) -> nn.Module:
             classifier=nn.Linear(4 * w, n_classes),
         )
     )
+    return module.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def wide_resnet(channels: int, blocks: int, width: int, n_classes: int) -> nn.Module:
@@ -75,7 +76,7 @@ def wide_resnet(channels: int, blocks: int, width: int, n_classes: int) -> nn.Mo
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
         elif isinstance(part, nn.Linear):
             nn.init.zeros_(part.bias)
-    return module
+    return module.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 class Block(nn.Module):

@@ -48,17 +48,10 @@ class ImageModel(Model):
         def feed(positions: NDArray[Any]) -> Tensor:
             rows = sent(torch.from_numpy(np.asarray(positions)), stored.device)
             batch = sent(stored[rows], device).permute(0, 3, 1, 2)
-            return ((batch.float() / 255 - 0.5) / 0.25).contiguous(
-                memory_format=torch.channels_last
-            )
+            plain = torch.contiguous_format  # which a `view` in a user's module needs
+            return (batch.to(torch.float32, memory_format=plain) / 255 - 0.5) / 0.25
 
         return feed
-
-    def place_on(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
-        """Return the module on a device, in the memory layout that is fastest for convolutions."""
-        import torch
-
-        return module.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def augmented(self, inputs: Tensor, augment: str) -> Tensor:
         """Mirror images half of the time, shift them by up to an eighth of their side, or both."""
@@ -239,7 +232,7 @@ def _shifted(images: Tensor) -> Tensor:
     columns = offsets[:, 1:] + torch.arange(width, device=images.device)
     which = torch.arange(len(images), device=images.device)
     moved = padded[which[:, None, None], :, rows[:, :, None], columns[:, None, :]]
-    return moved.permute(0, 3, 1, 2)
+    return moved.permute(0, 3, 1, 2).clone(memory_format=torch.contiguous_format)
 
 
 def images_of(data: Dataset) -> NDArray[np.uint8]:

@@ -46,11 +46,11 @@ def headline(content: Content) -> str:
     if scored is None:
         return f"None of {whole(members)} {noun} has a score yet."
     n, of = int(content.flagged.sum()), len(scored)
-    if content.n_memorized is None:
-        are = verb(n, "is", "are")
-        return f"{whole(n) if n else 'None'} of {whole(of)} {noun} {are} at risk. {_UNCHECKED}"
+    n_memorized = content.n_memorized
+    if n_memorized is None and n:
+        return f"{whole(n)} of {whole(of)} {noun} {verb(n, 'is', 'are')} at risk. {_UNCHECKED}"
     flagged = f"{whole(n) if n else 'No'} {verb(n, noun[:-1], noun)} flagged{_at(content)}."
-    return f"{flagged} {_later(content, content.n_memorized)}"
+    return f"{flagged} {_UNCHECKED if n_memorized is None else _later(content, n_memorized)}"
 
 
 _UNCHECKED = "Nobody has checked yet."
@@ -151,7 +151,10 @@ def next_steps(content: Content) -> list[str]:
     if content.decided(flagged=True)["undecided"]:
         found.append(f"Look at the {content.noun} that are flagged, and decide on each.")
     if content.n_memorized is None:
-        found.append("Have shadow models check the prediction: they show what is memorised.")
+        found.append(
+            "Have shadow models check the prediction, in an audit that trains on half of the data: "
+            "they show what is memorised."
+        )
     changed = any(made[name] for name in ("remove", "anonymise", "relabel"))
     without = "what was decided" if changed else "what you remove, anonymise or relabel"
     found.append(f"Train again after {without}, and audit again: others may be memorised then.")

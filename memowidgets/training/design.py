@@ -287,7 +287,7 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
     """
     groups = _groups(data)
     everything = np.arange(len(data))
-    named = None if isinstance(members, str) else _positions_of(data, members, "members")
+    named = _positions_of(data, members, "members") if np.ndim(members) else None
     if named is None and members not in ("half", "all"):
         raise ValueError(f"unknown members {members!r}; valid: 'half', 'all', ids, a mask")
     others = everything if named is None else everything[~np.isin(groups, groups[named])]

@@ -196,10 +196,11 @@ class Learner:
     def resume(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
         """Continue from a saved learner, or from weights alone with a fresh optimizer."""
         state: dict[int, dict[str, Any]] = {}
-        for name in arrays:
-            if name.startswith(_OPTIMIZER):
-                index, key = name.removeprefix(_OPTIMIZER).split(".", 1)
-                state.setdefault(int(index), {})[key] = _tensor(arrays[name])
+        trained = [one for group in self._optimizer.param_groups for one in group["params"]]
+        for name, array in _below(_OPTIMIZER, arrays).items():
+            index, key = name.split(".", 1)
+            kept = _in_layout_of(trained[int(index)], _tensor(array))
+            state.setdefault(int(index), {})[key] = kept
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
         self.load_weights(_below(WEIGHTS, arrays))
@@ -207,10 +208,6 @@ class Learner:
             self._optimizer.load_state_dict(
                 {"state": state, "param_groups": json.loads(metadata["groups"])}
             )
-            for weight, entries in self._optimizer.state.items():
-                for key, value in entries.items():
-                    if getattr(value, "shape", None) == weight.shape:  # in memory as the weight is
-                        entries[key] = weight.detach().to(value.dtype, copy=True).copy_(value)
             self._random.load(_below(_RANDOM, arrays))
         self.step = int(metadata["step"])
 
@@ -326,6 +323,12 @@ def _tensor(array: NDArray[Any]) -> Tensor:
     import torch
 
     return torch.from_numpy(np.array(array))
+
+
+def _in_layout_of(weights: Tensor, values: Tensor) -> Tensor:
+    """Return values with the strides of weights: a fused step pairs them by place in memory."""
+    strides = (weights if weights.shape == values.shape else values).stride()
+    return values.new_empty_strided(values.shape, strides).copy_(values)
 
 
 def epoch_order(

@@ -404,9 +404,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
         Its `state` and its decisions stay readable.
         """
-        if not hasattr(self, "_stop_looking"):  # it failed while it was made
-            super().close()
-            return
         self._stop_looking()
         self.cancel()
         super().close()
@@ -467,7 +464,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _newest_revision(self) -> Any:
         try:
             return self._source.revision()
-        except OSError:  # it is being written: it is asked again
+        except (OSError, StoreError):  # it is being written, or was deleted: it is asked again
             return None
 
     def _reread_choices(self) -> None:

@@ -315,8 +315,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     def close(self) -> None:
         """Take the widget off the page, and all arrays out of memory."""
         super().close()
-        if hasattr(self, "_judged"):  # else it failed while it was made
-            self._let_scores_go()
+        self._let_scores_go()
 
     # ---------------------------------------------------------------- without a page
 

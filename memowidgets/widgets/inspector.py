@@ -561,8 +561,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     def close(self) -> None:
         """Take the widget off the page, and all samples out of memory. Decisions stay readable."""
         super().close()
-        if hasattr(self, "_deciding"):  # else it failed while it was made
-            self._let_samples_go()
+        self._let_samples_go()
 
     # ---------------------------------------------------------------- without a page
 

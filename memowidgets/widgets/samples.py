@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memowidgets.checks import is_tensor, to_numpy
 from memowidgets.data.dataset import kind_of, value_of
 from memowidgets.data.tables import columns_to_show
 
@@ -214,6 +215,8 @@ def reader_for(samples: Any) -> SampleReader:
         raise TypeError(f"samples must have a length and an order, not be {type(samples).__name__}")
     if len(samples) == 0:
         raise ValueError("samples is empty: there must be at least one")
+    if is_tensor(samples):
+        samples = to_numpy(samples)
     if hasattr(samples, "iloc") and samples.ndim == 1:  # a pandas Series
         samples = samples.tolist()
     if hasattr(samples, "iloc"):  # a pandas DataFrame

@@ -195,6 +195,9 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
             self.layout.close()
         super().close()
 
+    def __del__(self) -> None:
+        """Do nothing, where ipywidgets closes: an open widget dies only with Python's modules."""
+
     def _hear_saved(self, _content: dict[str, Any]) -> None:
         """Ignore the message after trait changes. It only shows the page that a kernel is there."""
 

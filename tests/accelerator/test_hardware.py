@@ -16,8 +16,7 @@ from transformers import Trainer, TrainingArguments
 import memowidgets as mw
 from memowidgets.models.device import DeviceError, device_status, resolve_device, working_on
 from memowidgets.progress import Progress
-from memowidgets.training import engine
-from memowidgets.training.passes import Capture
+from memowidgets.training import engine, passes
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.audit.test_watching import BATCH, STEPS, mlp, samples
@@ -238,10 +237,10 @@ def test_a_watched_loop_on_the_device_is_that_of_the_cpu(device, tmp_path):
 
 
 def test_a_watched_pass_that_does_not_fit_names_its_batch(device, tmp_path, monkeypatch):
-    def full(*_):
+    def full(*_, **_options):
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(Capture, "rows", full)
+    monkeypatch.setattr(passes, "filled_pass", full)
     with pytest.raises(MemoryError, match=r"48 samples at once.* batch_size= to mw\.watch"):
         watched(tmp_path / "device", device)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import memowidgets as mw
 from memowidgets.audit.runs.identity import read_manifest
@@ -75,6 +76,15 @@ def test_a_run_directory_of_another_run_is_refused_with_the_difference(tmp_path,
     conftest.small_audit(tmp_path)
     with pytest.raises(ValueError, match=message):
         conftest.small_audit(tmp_path, **changes)
+
+
+def test_a_seed_is_named_before_what_a_module_of_the_users_draws_under_it(tmp_path):
+    model = mw.models.TorchClassifier(
+        lambda n: nn.Sequential(nn.Flatten(), nn.LazyLinear(4), nn.Linear(4, n))
+    )
+    conftest.small_audit(tmp_path, model=model)
+    with pytest.raises(ValueError, match="seed is 0 there and 1 here"):
+        conftest.small_audit(tmp_path, model=model, seed=1)
 
 
 @pytest.mark.parametrize("here", BOTH)

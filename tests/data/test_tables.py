@@ -58,6 +58,12 @@ def test_features_are_scikit_learns():
     np.testing.assert_array_equal(data.take([5, 3]).encoded(), ours[[5, 3]])
 
 
+def test_columns_may_be_numbered():
+    frame = pd.DataFrame([[7, 1.5, 0, "p"], [8, 2.0, 1, "q"]])  # as read_csv(header=None) gives
+    data = TableDataset.from_frame(frame, label=2, drop=[0], ids=3)
+    assert (data[1].id, data[1].label, data[1].values) == ("q", 1, {"1": 2.0})
+
+
 def test_values_keep_their_kinds():
     data = TableDataset.from_frame(frame(holes=False), "outcome", categorical=["age"])
     sample = data[4]

@@ -92,6 +92,23 @@ def test_a_torchvision_style_network_learns_and_shows_its_layers(data):
     assert seen.layers["layer1.1"].shape == (60, 8 * 8 * 8)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_module_may_flatten_its_maps_by_view(data, channels):
+    class Viewed(nn.Module):
+        def __init__(self, n_classes):
+            super().__init__()
+            self.conv, self.fc = nn.Conv2d(channels, 4, 3), nn.Linear(4 * 14 * 14, n_classes)
+
+        def forward(self, x):
+            return self.fc(self.conv(x).view(len(x), -1))
+
+    model = mw.models.TorchClassifier(Viewed)
+    few = mw.data.ImageDataset.from_arrays(data.images[..., :channels], data.labels)
+    assert np.isfinite(
+        taught(model, few, epochs=1, augment="crop").look_at(np.arange(9)).losses
+    ).all()
+
+
 def test_what_a_layer_gave_stays_though_the_next_writes_into_it(data):
     model = mw.models.TorchClassifier(ResNet, layers=["bn1", "relu"])
     seen = taught(model, data, epochs=1).look_at(np.arange(10), capture=True)

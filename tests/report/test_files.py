@@ -53,6 +53,7 @@ def test_the_json_keeps_to_its_schema_and_the_page_says_its_limits(make, tmp_pat
         ([0, 0, 0, 9], 1, "one .* is not among"),
         ([0, 0, 0, 0], 0, "^No samples .* None was"),
         (None, 3, "^3 of 4 .* Nobody has checked"),
+        (None, 0, "^No samples flagged.* Nobody has checked"),
     ],
 )
 def test_the_headline_holds_the_result(log_lira, flagged, facts):

@@ -179,6 +179,7 @@ def test_members_by_name_mask_and_all():
     ("members", "held_out", "message"),
     [
         ("most", 0.1, "valid: 'half', 'all'"),
+        (0.5, 0.1, "unknown members 0.5; valid: 'half', 'all'"),
         (["nobody"], 0.1, "1 ids of members are not in the dataset, the first is 'nobody'"),
         (np.ones(3, bool), 0.1, "for 1797 samples"),
         ("half", 1.5, "share from 0 to below 1"),

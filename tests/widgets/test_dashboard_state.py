@@ -9,7 +9,8 @@ import weakref
 
 import pytest
 
-from memowidgets.widgets import Choice
+from memowidgets.store import StoreError
+from memowidgets.widgets import Choice, SampleInspector
 from memowidgets.widgets.dashboard import PARTS
 from memowidgets.widgets.widget import watch
 from tests.widgets.fake_source import FakeSource
@@ -21,18 +22,18 @@ class GrowingSource(FakeSource):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self.more = self.broken = False
+        self.more, self.broken = False, None
         self.looks = 0
 
     def revision(self):
         self.looks += 1
         if self.broken:
-            raise OSError("it is being written")
+            raise self.broken
         return len(self.done), self.more
 
     def checkpoint_choices(self):
         if self.broken:
-            raise OSError("it is being written")
+            raise self.broken
         more = [Choice("epoch-5", "epoch 5 · drop 99.9 %")] if self.more else []
         return [*super().checkpoint_choices(), *more]
 
@@ -163,12 +164,13 @@ def test_what_is_new_is_offered_and_shown(growing):
     assert (dashboard.checkpoint, dashboard.computed) == ("epoch-2", True)  # it gave way
 
 
-def test_neither_what_compute_made_nor_what_cannot_be_read_is_offered(growing):
+@pytest.mark.parametrize("broken", [OSError("it is being written"), StoreError("it was deleted")])
+def test_neither_what_compute_made_nor_what_cannot_be_read_is_offered(growing, broken):
     dashboard, source, looked = growing
     dashboard.layer = "1"
     compute(dashboard)
     looked()
-    source.broken = True
+    source.broken = broken
     looked()
     assert not dashboard.outdated
     dashboard.refresh()
@@ -211,3 +213,16 @@ def test_a_watch_ends_with_its_owner():
         gc.collect()
         time.sleep(0.001)
     assert reference() is None
+
+
+def test_a_widget_that_dies_runs_nothing():  # modules may be gone by then
+    closed = []
+
+    class Counted(SampleInspector):
+        def close(self):
+            closed.append(self.page)
+            super().close()
+
+    Counted(["a", "b"]).close()
+    gc.collect()
+    assert closed == [0]

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
@@ -84,7 +85,7 @@ def test_long_texts_are_cut_and_halves_of_characters_replaced():
         (([],), {}, ValueError, "samples is empty"),
         (([3.5],), {}, TypeError, "cannot show samples of type float"),
         ((7,), {}, TypeError, "a length and an order"),
-        ((np.zeros((2, 3)),), {}, ValueError, "images must have the shape"),
+        ((torch.zeros((2, 3)),), {}, ValueError, "images must have the shape"),
         ((["a", "b"], [1.0]), {}, ValueError, r"each of 2 samples, not of shape \(1,\)"),
         ((["a", "b"], [1.0, np.nan]), {}, ValueError, "first in row 1"),
         ((["a", "b"], None, [True, False]), {}, ValueError, "memorized without scores"),

@@ -135,10 +135,11 @@ def same_run(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     forks = stored.get("fork") or {}, given.get("fork") or {}
     return (
         data_apart(stored, given)
-        or model_apart(stored, given)
+        or _first_apart(stored["model"], given["model"], "model ")
         or _first_apart(there, here, "training ")
         or _first_apart(split, given_split)
         or _first_apart(*forks, "fork ")
+        or model_apart(stored, given)  # its probe asks members, under a seed
     )
 
 

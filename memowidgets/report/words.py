@@ -151,10 +151,7 @@ def next_steps(content: Content) -> list[str]:
     if content.decided(flagged=True)["undecided"]:
         found.append(f"Look at the {content.noun} that are flagged, and decide on each.")
     if content.n_memorized is None:
-        found.append(
-            "Have shadow models check the prediction, in an audit that trains on half of the data: "
-            "they show what is memorised."
-        )
+        found.append("Have shadow models check it, in an audit that trains on half of the data.")
     changed = any(made[name] for name in ("remove", "anonymise", "relabel"))
     without = "what was decided" if changed else "what you remove, anonymise or relabel"
     found.append(f"Train again after {without}, and audit again: others may be memorised then.")

@@ -119,7 +119,7 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
         low, high = (of(block, axis=0).astype(np.float64) for of in (np.min, np.max))
         widest = float((high - low).max())
         if not np.isfinite(widest):
-            check_finite(gaps, name, row="model (row)")
+            check_finite(gaps, name, row="model")
         check_width(widest, name)
         safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64

@@ -26,7 +26,7 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
     [
         (
             lambda: log_lira(BROKEN, MEMBERS, TARGET),
-            r"shadow_gaps .*1 of 12.*model \(row\) 4, column 2",
+            r"shadow_gaps .*1 of 12.*model 4, column 2",
         ),
         (lambda: rmia(GAPS * np.inf, MEMBERS, TARGET), "NaN or infinite"),
         (lambda: log_lira(GAPS * 1e200, MEMBERS, TARGET), r"shadow_gaps .* \de\+20"),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class AtThreshold(Guarded):
     """A widget, or a part of one, that shows samples at a threshold."""
 
-    tau = traitlets.CFloat(0.0).tag(sync=True)
+    tau = traitlets.Float(0.0).tag(sync=True)
     _dimmed = traitlets.Bool(default_value=False).tag(sync=True)
 
     @validate("tau")
@@ -49,10 +49,10 @@ class Thresholds(AtThreshold):
     Its `_show_scores` gives it something to show.
     """
 
-    tau_committed = traitlets.CFloat(0.0).tag(sync=True)
+    tau_committed = traitlets.Float(0.0).tag(sync=True)
     axis = traitlets.Unicode(AXES[0]).tag(sync=True)
-    eta = traitlets.CFloat(4.0).tag(sync=True)
-    eta_committed = traitlets.CFloat(4.0).tag(sync=True)
+    eta = traitlets.Float(4.0).tag(sync=True)
+    eta_committed = traitlets.Float(4.0).tag(sync=True)
     more = traitlets.Bool(default_value=False).tag(sync=True)
     counts = traitlets.Dict(read_only=True)
     _data = traitlets.Dict().tag(sync=True)

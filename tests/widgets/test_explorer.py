@@ -87,7 +87,7 @@ def test_an_eta_from_the_page_counts_at_once_and_is_evaluated_when_it_rests(expl
     explorer.set_state({"eta": 7.0, "eta_committed": 7.0})
     assert explorer.evaluation.n_memorized == (log_lira >= 7).sum()
     assert told(explorer, "truth")["eta"] == 7.0
-    explorer.tau = np.float32(0.125)  # from Python all moves at once
+    explorer.tau = 0.125  # from Python all moves at once
     explorer.eta = float(log_lira[log_lira > 4][0])
     point = roc(scores, log_lira >= explorer.eta).at(0.125)
     assert (explorer.counts["found"], explorer.counts["missed"]) == (point.found, point.missed)

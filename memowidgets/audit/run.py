@@ -574,17 +574,16 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
         If a checkpoint that was whole once has no record any more, or the ρ rule is lost.
     """
     settings, course = Settings.read(manifest["training"]), read_course(run)
+    # listed before records are read: a training that goes on writes these after the record
+    whole = run.names("forward") if course is None else list(course.weights)
+    for name in run.names("checkpoints", ""):
+        if run.has_file(f"checkpoints/{name}/resume.safetensors"):
+            whole.append(name)
     records = read_records(run)
     last = max((record.step for record in records), default=-1)
     if course is None:
         plan = settings.plan(n_members).steps()
-        whole = [name_of(epoch) for step, epoch in plan.items() if step < last]
-        whole += run.names("forward")
-    else:
-        whole = list(course.weights)  # written last: what is not there was never whole
-    for name in run.names("checkpoints", ""):
-        if run.has_file(f"checkpoints/{name}/resume.safetensors"):  # written after its record
-            whole.append(name)
+        whole += [name_of(epoch) for step, epoch in plan.items() if step < last]
     lost = set(whole) - {record.name for record in records}
     if lost:
         files = ", ".join(str(run.path / record_file(name)) for name in whole if name in lost)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.run import read_names
 from memowidgets.progress import Cancelled, Progress
-from memowidgets.store import StoreError
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.checkpoint import read_records
 from tests.audit.conftest import small_audit, small_data, view_of
 from tests.training.small import Inline
 
@@ -112,3 +114,22 @@ def test_cancel_acts_while_compute_waits_for_other_work(copied):
         thread.join(timeout=10)
         assert not thread.is_alive()
     assert "waiting for other work" in outcome[0]
+
+
+def test_a_checkpoint_that_is_written_while_records_are_read_is_not_taken_for_lost(
+    copied, finished, monkeypatch
+):
+    newest, later = copied / "checkpoints/epoch-4", copied / "later"
+    (copied / "forward/epoch-4.safetensors").unlink()
+    newest.rename(later)
+
+    def read_before(run):
+        records = read_records(run)
+        later.rename(newest)
+        return records
+
+    monkeypatch.setattr("memowidgets.audit.run.read_records", read_before)
+    run = RunDirectory(copied)
+    names = read_names(run, run.read_manifest(), len(finished.members))  # and warns of nothing
+    assert names.found[-1].name == "epoch-3"
+    assert newest.exists()

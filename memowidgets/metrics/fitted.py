@@ -69,9 +69,9 @@ class Look:
     near : (C, d) float32
         Their mean in each class.
     corrected : bool
-        Whether scores are to have a smaller error than a plain mean.
+        Whether scores have a smaller error than a plain mean of as many directions.
     gaussians : Gaussians or None
-        Those of the controls; None without controls, which up to two features need none.
+        Those of the controls; None for a plain mean, and for one or two features.
     dominant : tuple of int
         Rows that have more than half of the variance of a class of 20 or more. Empty without
         controls.

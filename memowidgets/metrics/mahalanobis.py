@@ -44,8 +44,8 @@ class Mahalanobis:
     is the length of a sample's principal components, each in units of its deviation (ddof = 0).
     Leave-one-out distances are a monotone function of them, so their ROC is the same. Above 4096
     features the components come from scikit-learn's randomised SVD with a fixed seed, which reads
-    all rows into memory. Where the variances of many components are nearly equal, they
-    are then approximate.
+    all rows into memory. Where the variances of many components are nearly equal, they are then
+    approximate.
 
     Examples
     --------

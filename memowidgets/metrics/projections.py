@@ -58,7 +58,8 @@ class Rotated:
     m : int
         Number of directions.
     rotations : tuple
-        Of each the matrices (c, c), (r, r) before, and (r, r), (c, c) after the order (d,).
+        Of each: the matrices (c, c) and (r, r) before the shuffle, (r, r) and (c, c) after it, and
+        its order (d,).
     """
 
     m: int

@@ -196,7 +196,7 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
         super().close()
 
     def __del__(self) -> None:
-        """Do nothing, where ipywidgets closes: an open widget dies only with Python's modules."""
+        """Do nothing. ipywidgets would close, but an open widget only dies when Python ends."""
 
     def _hear_saved(self, _content: dict[str, Any]) -> None:
         """Ignore the message after trait changes. It only shows the page that a kernel is there."""

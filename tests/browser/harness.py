@@ -671,6 +671,7 @@ def opened(
     page = context.new_page()
     problems = noticed(page, lambda url: url.startswith(allowed))
     page.add_init_script(before)
+    page.on("console", lambda said: problems.append(f"console: {said.text} {said.location}"))
     page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
     page.goto(address)
     if scripts and not before:

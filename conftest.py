@@ -23,7 +23,8 @@ os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 # Before torch and NumPy are loaded: each core has a worker, and what a worker starts inherits it.
 for library in ("OMP", "MKL", "OPENBLAS"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-os.environ.setdefault("LOKY_MAX_CPU_COUNT", "2")  # shadow models: two processes, a thread each
+# shadow models: two processes, a thread each
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "2")
 
 # To import Lightning takes five seconds of every worker; its tests look for examples in here.
 collect_ignore = ["memowidgets/training/lightning_callback.py"]
@@ -32,7 +33,9 @@ collect_ignore = ["memowidgets/training/lightning_callback.py"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What is left out unless asked for."""
     parser.addoption(
-        "--slow", action="store_true", help="run what takes long and seldom finds a fault, too"
+        "--slow",
+        action="store_true",
+        help="run what takes long and seldom finds a fault, too",
     )
     parser.addoption(
         "--screenshots",
@@ -44,7 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tell the browser tests where pictures go."""
     if config.getoption("--screenshots"):
-        os.environ.setdefault("MEMOWIDGETS_SCREENSHOTS", str(config.rootpath / ".screenshots"))
+        os.environ.setdefault(
+            "MEMOWIDGETS_SCREENSHOTS", str(config.rootpath / ".screenshots")
+        )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,7 +76,9 @@ def _order(item: pytest.Item) -> tuple[bool, bool, bool]:
     return _needs_browser(item), not needs_lab, item.get_closest_marker("slow") is None
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Leave slow tests out, or begin with them, and put those with a browser last.
 
     Workers steal tests from the end of the longest queue. A page of its own is quick to open in
@@ -104,7 +111,11 @@ def _open_widgets() -> set[str]:
     module = sys.modules.get("ipywidgets.widgets.widget")
     if module is None:
         return set()
-    ours = [w for w in module._instances.values() if type(w).__module__.startswith("memowidgets")]
+    ours = [
+        w
+        for w in module._instances.values()
+        if type(w).__module__.startswith("memowidgets")
+    ]
     return {f"{type(widget).__name__} {widget.model_id}" for widget in ours}
 
 
@@ -117,7 +128,11 @@ def _nothing_left_open() -> Iterator[None]:
 
 
 def _is_silent(report: pytest.CollectReport | pytest.TestReport) -> bool:
-    if not os.environ.get("CI") or report.outcome != "skipped" or hasattr(report, "wasxfail"):
+    if (
+        not os.environ.get("CI")
+        or report.outcome != "skipped"
+        or hasattr(report, "wasxfail")
+    ):
         return False
     return not any(reason in str(report.longrepr) for reason in ALLOWED_SKIPS)
 

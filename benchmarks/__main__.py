@@ -87,15 +87,23 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("topics", nargs="*", choices=[*TOPICS, []], help="topics (default: all)")
+    parser.add_argument(
+        "topics", nargs="*", choices=[*TOPICS, []], help="topics (default: all)"
+    )
     parser.add_argument("--smollm2", type=Path, help="folder for from_pretrained")
     parser.add_argument("--mmlu", type=Path, help="MMLU's test questions as JSON lines")
-    parser.add_argument("--banking77", type=Path, help="Banking77's training messages as CSV")
+    parser.add_argument(
+        "--banking77", type=Path, help="Banking77's training messages as CSV"
+    )
     parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
     parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
     parser.add_argument("--device", help="of device and gpu (default: auto)")
-    parser.add_argument("--tiny", action="store_true", help="all parts of gpu, on a CPU, too")
-    parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")
+    parser.add_argument(
+        "--tiny", action="store_true", help="all parts of gpu, on a CPU, too"
+    )
+    parser.add_argument(
+        "--old", type=Path, help="another checkout, measured beside this one"
+    )
     return parser.parse_args()
 
 

@@ -54,7 +54,9 @@ def rows(arguments: Namespace) -> list[Row]:
             process.kill()
             process.communicate()
     new, old = (np.array([turn[i] for turn in turns]) for i in range(2))
-    named = f"{MODELS} {WORK} on {PROCESSES} processes of one thread, {QUESTIONS} questions"
+    named = (
+        f"{MODELS} {WORK} on {PROCESSES} processes of one thread, {QUESTIONS} questions"
+    )
     parts = ("seconds", "seconds of the workers' processors")
     return [
         Row(

@@ -49,8 +49,20 @@ PLAN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf
 HERE = Path(__file__).parent
 KEPT = Path(__file__).with_suffix("")
 PAGES = HERE.parent / "docs"
-SHARES = (0.05, 0.1, 0.2)  # of a target's members, at which scores are compared at one budget
-STAGES = ("to rho", "score", "reference 1", "reference 2", "references 3 and 4", "to the end")
+# of a target's members, at which scores are compared at one budget
+SHARES = (
+    0.05,
+    0.1,
+    0.2,
+)
+STAGES = (
+    "to rho",
+    "score",
+    "reference 1",
+    "reference 2",
+    "references 3 and 4",
+    "to the end",
+)
 _FEWEST_TO_LEARN = 8  # settings, of a forecast
 SMALL = 10  # members of a class, up to which the rule by class may need help
 Arrays = dict[str, NDArray[Any]]
@@ -72,7 +84,9 @@ def _bundled(name: str, parts: int | None, _files: argparse.Namespace) -> Made:
     from sklearn import datasets
 
     found = getattr(datasets, f"load_{name}")(as_frame=True)
-    label = found.target if parts is None else pd.qcut(found.target, parts, labels=False)
+    label = (
+        found.target if parts is None else pd.qcut(found.target, parts, labels=False)
+    )
     frame = found.data.assign(label=np.asarray(label, dtype=np.int64))
     data = mw.data.TableDataset.from_frame(frame, label="label")
     return mw.models.TorchClassifier(network), data, {"lr": 1e-3}
@@ -80,14 +94,21 @@ def _bundled(name: str, parts: int | None, _files: argparse.Namespace) -> Made:
 
 def _tail(of: dict[str, Any], _files: argparse.Namespace) -> Made:
     """Generate classes of a few common and many rare clusters."""
-    rng, n, kinds, width = np.random.default_rng(PLAN["data_seed"]), of["classes"], 8, 16
+    rng, n, kinds, width = (
+        np.random.default_rng(PLAN["data_seed"]),
+        of["classes"],
+        8,
+        16,
+    )
     middles = rng.normal(scale=of["spread"], size=(n, 1, width))
     centres = middles + rng.normal(scale=1.2 * of["spread"], size=(n, kinds, width))
     share = np.arange(1, kinds + 1) ** -1.5
     labels = np.repeat(np.arange(n), of["each"])
     cluster = rng.choice(kinds, size=len(labels), p=share / share.sum())
     values = centres[labels, cluster] + rng.normal(size=(len(labels), width))
-    frame = pd.DataFrame(values, columns=[f"x{i}" for i in range(width)]).assign(label=labels)
+    frame = pd.DataFrame(values, columns=[f"x{i}" for i in range(width)]).assign(
+        label=labels
+    )
     data = mw.data.TableDataset.from_frame(frame, label="label")
     return mw.models.TorchClassifier(network), data, {"lr": 1e-3}
 
@@ -101,7 +122,10 @@ def _photographs(classes: tuple[str, ...], files: argparse.Namespace) -> Made:
     every = mw.data.fetch_cifar10(files.cifar10, split="test")
     names = np.array(every.class_names)[every.labels]
     rows = _drawn(np.flatnonzero(np.isin(names, classes)), 1700)
-    whole = np.stack([np.asarray(every.images[row], dtype=np.float32) for row in rows]) / 255
+    whole = (
+        np.stack([np.asarray(every.images[row], dtype=np.float32) for row in rows])
+        / 255
+    )
     images = whole.reshape(len(rows), 16, 2, 16, 2, 3).mean(axis=(2, 4))
     labels = [classes.index(name) for name in names[rows]]
     ids = every.ids[rows].tolist()
@@ -113,9 +137,13 @@ def _intents(part: str, files: argparse.Namespace) -> Made:
     frame = pd.read_csv(files.banking77)
     intents = sorted(frame["category"].unique())
     if part != "all":
-        wanted = [name for i, name in enumerate(intents) if (i % 4 == 0) == (part == "fourth")]
+        wanted = [
+            name for i, name in enumerate(intents) if (i % 4 == 0) == (part == "fourth")
+        ]
         frame = frame[frame["category"].isin(wanted)]
-    data = mw.data.TextDataset.from_texts(frame["text"].tolist(), frame["category"].tolist())
+    data = mw.data.TextDataset.from_texts(
+        frame["text"].tolist(), frame["category"].tolist()
+    )
     if part == "all":
         lora = mw.models.LoRA(r=8, layers="top:4")
         model = mw.models.SequenceClassifier.from_pretrained(files.smollm2, lora=lora)
@@ -154,7 +182,11 @@ _ANIMALS = ("bird", "cat", "deer", "dog", "frog", "horse")
 SETTINGS: dict[str, Callable[[argparse.Namespace], Made]] = {
     "cancer": partial(_bundled, "breast_cancer", None),
     "diabetes": partial(_bundled, "diabetes", 5),
-    **{name: partial(_tail, of) for name, of in PLAN["settings"].items() if "spread" in of},
+    **{
+        name: partial(_tail, of)
+        for name, of in PLAN["settings"].items()
+        if "spread" in of
+    },
     "digits": partial(_digits, 0.0),
     "digits-canaries": partial(_digits, 0.05),
     "vehicles": partial(_photographs, _VEHICLES),
@@ -184,7 +216,9 @@ def measure(setting: str, files: argparse.Namespace) -> None:
     of = PLAN["settings"][setting]
     model, data, training = SETTINGS[setting](files)
     training = {"batch_size": 16} | training | ({"lr": of["lr"]} if "lr" in of else {})
-    config = mw.TrainingConfig(epochs=of["epochs"], checkpoint_every=of["every"], **training)
+    config = mw.TrainingConfig(
+        epochs=of["epochs"], checkpoint_every=of["every"], **training
+    )
     pool, held_out = split(data)
     folder = files.runs / setting
     folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +231,9 @@ def measure(setting: str, files: argparse.Namespace) -> None:
     targets = of.get("targets", PLAN["targets"])
     parts = [_target(audit, number, folder) for number in range(targets)]
     first, seconds = audit(0), time.process_time()
-    with ThreadPoolExecutor(1) as executor:  # in this process: one at a time, and its own seconds
+    with ThreadPoolExecutor(
+        1
+    ) as executor:  # in this process: one at a time, and its own seconds
         first.run_shadows(PLAN["shadow_models"], executor, "final", progress=Progress())
     seconds = time.process_time() - seconds
     found = _with_truth(first, parts)
@@ -211,7 +247,10 @@ def measure(setting: str, files: argparse.Namespace) -> None:
     unfinished = KEPT / f".{setting}.npz"
     np.savez_compressed(unfinished, **found, **about)
     unfinished.rename(KEPT / f"{setting}.npz")
-    print(f"{setting}: kept {(KEPT / f'{setting}.npz').stat().st_size / 1000:.0f} kB", flush=True)
+    print(
+        f"{setting}: kept {(KEPT / f'{setting}.npz').stat().st_size / 1000:.0f} kB",
+        flush=True,
+    )
 
 
 def _target(audit: Callable[[int], mw.Audit], number: int, folder: Path) -> Arrays:
@@ -240,7 +279,10 @@ def _target(audit: Callable[[int], mw.Audit], number: int, folder: Path) -> Arra
     if gaps.shape[0] != PLAN["references"] or np.isnan(gaps).any():
         raise ValueError(f"{one.path}: reference models lack gaps, {gaps.shape}")
     named = {name: one.score(name) for name in ("psmi", "csl", "loss")}
-    found = {name: s.reindex(evidence.members).to_numpy(np.float32) for name, s in named.items()}
+    found = {
+        name: s.reindex(evidence.members).to_numpy(np.float32)
+        for name, s in named.items()
+    }
     found |= {
         "references": gaps.T.astype(np.float32),
         "final_gap": one.score("logit_gap", checkpoint="final").to_numpy(np.float32),
@@ -265,7 +307,9 @@ def _with_truth(first: mw.Audit, parts: list[Arrays]) -> Arrays:
         columns = part["sample"].astype(np.int64)
         target = np.isin(np.arange(shadows.members.shape[1]), columns)
         if len(shadows.members) != n or (shadows.members == target).all(axis=1).any():
-            raise ValueError(f"target {number} is one of its shadow models, or one is missing")
+            raise ValueError(
+                f"target {number} is one of its shadow models, or one is missing"
+            )
         inside = shadows.members[:, columns], shadows.gaps[:, columns]
         values = mw.memorization.log_lira(
             inside[1], inside[0], part.pop("final_gap"), variance=PLAN["variance"]
@@ -289,7 +333,9 @@ def _commit() -> str:
     """Return the commit of this checkout, with a plus if something differs from it."""
     ask = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=HERE)
     commit = ask(["git", "rev-parse", "--short=10", "HEAD"]).stdout.strip()
-    changed = ask(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip()
+    changed = ask(
+        ["git", "status", "--porcelain", "--untracked-files=no"]
+    ).stdout.strip()
     return commit + ("+" if changed else "")
 
 
@@ -325,7 +371,9 @@ class Result:
         """Read a file, and compute scores and flags of each target from its own members."""
         with np.load(file, allow_pickle=False) as arrays:
             kept = dict(arrays)
-        values = {name: kept[name].astype(np.float64) for name in ("psmi", "csl", "loss")}
+        values = {
+            name: kept[name].astype(np.float64) for name in ("psmi", "csl", "loss")
+        }
         gaps = kept["references"].astype(np.float64)
         values |= {f"reference-{n}": gaps[:, :n].mean(axis=1) for n in (1, 2, 4)}
         scores = {name: np.full(len(gaps), np.nan) for name in PLAN["scores"]}
@@ -335,10 +383,14 @@ class Result:
             for rule in PLAN["rules"]
         }
         for target in np.unique(kept["target"]):
-            own = np.flatnonzero((kept["target"] == target) & np.isfinite(values["psmi"]))
+            own = np.flatnonzero(
+                (kept["target"] == target) & np.isfinite(values["psmi"])
+            )
             for name, column in scores.items():
                 parts = [values[part][own] for part in name.split("+")]
-                column[own] = parts[0] if len(parts) == 1 else mean_rank(np.stack(parts))
+                column[own] = (
+                    parts[0] if len(parts) == 1 else mean_rank(np.stack(parts))
+                )
             for (score, rule), flag in flags.items():
                 flag[own] = flagged(rule, scores[score][own], kept["label"][own])
         rows = np.isfinite([kept["log_lira"], *scores.values()]).all(axis=0)
@@ -357,14 +409,19 @@ class Result:
     @property
     def pairs(self) -> dict[str, NDArray[Any]]:
         """Sample and target of each judged pair, as `mw.evaluation.roc` takes them."""
-        return {"groups": self.kept["sample"][self.rows], "models": self.kept["target"][self.rows]}
+        return {
+            "groups": self.kept["sample"][self.rows],
+            "models": self.kept["target"][self.rows],
+        }
 
     @cached_property
     def evaluations(self) -> dict[str, mw.evaluation.Evaluation]:
         """Evaluation of each score on the same pairs."""
         found = {}
         for name, values in self.scores.items():
-            found[name] = mw.evaluation.roc(values[self.rows], self.memorized, **self.pairs)
+            found[name] = mw.evaluation.roc(
+                values[self.rows], self.memorized, **self.pairs
+            )
         return found
 
     def found_in(self, share: float, score: str) -> float:
@@ -376,7 +433,9 @@ class Result:
             lowest[own[order[: round(share * len(own))]]] = True
         return float(lowest[self.rows][self.memorized].mean())
 
-    def youden(self, score: str, rule: str, than: str | None = None) -> tuple[float, float, float]:
+    def youden(
+        self, score: str, rule: str, than: str | None = None
+    ) -> tuple[float, float, float]:
         """Return Youden's J of a rule, or its difference from another, with its 95 % interval."""
         memorized = self.memorized
         flags = self.flags[score, rule][self.rows].astype(np.float64)
@@ -405,13 +464,17 @@ class Result:
     @property
     def is_strict(self) -> bool:
         """Whether PSMI's 0 flags less than half of what the rule by class flags."""
-        zero, by_class = (self.flags["psmi", rule][self.rows].sum() for rule in ("zero", "class"))
+        zero, by_class = (
+            self.flags["psmi", rule][self.rows].sum() for rule in ("zero", "class")
+        )
         return bool(2 * zero < by_class)
 
     @property
     def per_class(self) -> float:
         """Members of a class of a target, in the mean."""
-        return len(self.rows) / len(self.kept["seconds"]) / float(self.kept["n_classes"])
+        return (
+            len(self.rows) / len(self.kept["seconds"]) / float(self.kept["n_classes"])
+        )
 
 
 def flagged(rule: str, scores: Floats, labels: NDArray[Any]) -> Mask:
@@ -419,7 +482,9 @@ def flagged(rule: str, scores: Floats, labels: NDArray[Any]) -> Mask:
     if rule == "zero":
         return np.asarray(scores <= 0)
     if rule.startswith("share-"):
-        return np.asarray(scores <= lowest_share(scores, int(rule.removeprefix("share-")) / 100))
+        return np.asarray(
+            scores <= lowest_share(scores, int(rule.removeprefix("share-")) / 100)
+        )
     if rule == "half-median":
         return np.asarray(scores <= np.median(scores) / 2)
     if rule == "class":
@@ -445,10 +510,14 @@ def meant(rule: str, score: str, result: Result) -> bool:
 def compared(result: Result, question: dict[str, str], score: str = "") -> Difference:
     """Return the difference that a question is about, with its 95 % interval, in a setting."""
     if question["measure"] == "AUC":
-        better, than = (result.evaluations[question[side]] for side in ("better", "than"))
+        better, than = (
+            result.evaluations[question[side]] for side in ("better", "than")
+        )
         test = mw.evaluation.compare(better, than)
         return test.difference, *test.interval
-    return result.youden(score or question["score"], question["better"], question["than"])
+    return result.youden(
+        score or question["score"], question["better"], question["than"]
+    )
 
 
 def verdict(difference: Difference) -> str:
@@ -463,7 +532,9 @@ def tables() -> str:
     results = [Result.read(file) for file in there.values() if file.exists()]
     waiting = [name for name, file in there.items() if not file.exists()]
     commits = sorted({str(result.kept["commit"]) for result in results})
-    machines = sorted({str(result.kept["machine"]).split(", load")[0] for result in results})
+    machines = sorted(
+        {str(result.kept["machine"]).split(", load")[0] for result in results}
+    )
     parts = [
         (
             f"{len(results)} of {len(there)} settings, run from commit {', '.join(commits)} on "
@@ -510,8 +581,12 @@ def _areas(results: list[Result]) -> str:
         ]
         size = f"{result.per_class:.0f}"
         rows.append([result.name, size, about, drops, *cells])
-    means = [np.mean([r.evaluations[name].auc for r in results]) for name in PLAN["scores"]]
-    return markdown(head, [*rows, ["mean", "", "", "", *(f"{mean:.3f}" for mean in means)]])
+    means = [
+        np.mean([r.evaluations[name].auc for r in results]) for name in PLAN["scores"]
+    ]
+    return markdown(
+        head, [*rows, ["mean", "", "", "", *(f"{mean:.3f}" for mean in means)]]
+    )
 
 
 def _summary(results: list[Result]) -> str:
@@ -519,7 +594,14 @@ def _summary(results: list[Result]) -> str:
     for name in ("psmi", "loss", "csl", "psmi+csl", "reference-2"):
         areas = [result.evaluations[name].auc for result in results]
         low = [result.evaluations[name].tpr_at_fpr(0.01) for result in results]
-        values = (np.mean(areas), min(areas), max(areas), np.mean(low), min(low), max(low))
+        values = (
+            np.mean(areas),
+            min(areas),
+            max(areas),
+            np.mean(low),
+            min(low),
+            max(low),
+        )
         rows.append([f"`{name}`", *(f"{value:.3f}" for value in values)])
     head = ["score", "mean AUC", "worst", "best", "mean TPR", "worst", "best"]
     return markdown(head, rows)
@@ -529,12 +611,18 @@ def _budgets(results: list[Result]) -> str:
     enough = [result for result in results if result.memorized.sum() >= FEW_POSITIVES]
     rows = []
     for name in PLAN["scores"]:
-        found = [[result.found_in(share, name) for result in enough] for share in SHARES]
-        cells = [f"{np.mean(one):.2f} ({min(one):.2f} to {max(one):.2f})" for one in found]
+        found = [
+            [result.found_in(share, name) for result in enough] for share in SHARES
+        ]
+        cells = [
+            f"{np.mean(one):.2f} ({min(one):.2f} to {max(one):.2f})" for one in found
+        ]
         rows.append([f"`{name}`", *cells])
     zero = [result.flags["psmi", "zero"][result.rows] for result in enough]
     flags = [flag.mean() for flag in zero]
-    hits = [flag[result.memorized].mean() for flag, result in zip(zero, enough, strict=True)]
+    hits = [
+        flag[result.memorized].mean() for flag, result in zip(zero, enough, strict=True)
+    ]
     said = (
         f"PSMI's τ = 0 flags {min(flags) * 100:.1f} to {max(flags) * 100:.1f} % of the members "
         f"there, and finds {np.mean(hits):.2f} ({min(hits):.2f} to {max(hits):.2f})."
@@ -558,19 +646,42 @@ def _at_low_fpr(results: list[Result]) -> str:
 
 
 def _prices(results: list[Result]) -> str:
-    head = ["setting", "to ρ", "one", "its AUC", "second brings", "for", "third and fourth", "for"]
+    head = [
+        "setting",
+        "to ρ",
+        "one",
+        "its AUC",
+        "second brings",
+        "for",
+        "third and fourth",
+        "for",
+    ]
     rows = []
     for result in results:
-        seconds = dict(zip(STAGES, np.nanmean(result.kept["seconds"], axis=0), strict=True))
+        seconds = dict(
+            zip(STAGES, np.nanmean(result.kept["seconds"], axis=0), strict=True)
+        )
         of = result.evaluations
         gain = [
             mw.evaluation.compare(of[f"reference-{more}"], of[f"reference-{fewer}"])
             for more, fewer in ((2, 1), (4, 2))
         ]
-        said = [f"{g.difference:+.3f} ({g.interval[0]:+.3f} to {g.interval[1]:+.3f})" for g in gain]
+        said = [
+            f"{g.difference:+.3f} ({g.interval[0]:+.3f} to {g.interval[1]:+.3f})"
+            for g in gain
+        ]
         times = [f"{seconds[stage]:.2f} s" for stage in STAGES]
         auc = f"{of['reference-1'].auc:.3f}"
-        row = [result.name, times[0], times[2], auc, said[0], times[3], said[1], times[4]]
+        row = [
+            result.name,
+            times[0],
+            times[2],
+            auc,
+            said[0],
+            times[3],
+            said[1],
+            times[4],
+        ]
         rows.append(row)
     return markdown(head, rows)
 
@@ -579,7 +690,11 @@ def _claim(results: list[Result], question: dict[str, str]) -> str:
     rows = []
     for result in results:
         found = compared(result, question)
-        few = "" if result.distinct >= FEW_POSITIVES else f", {result.distinct} memorised samples"
+        few = (
+            ""
+            if result.distinct >= FEW_POSITIVES
+            else f", {result.distinct} memorised samples"
+        )
         strict = "τ = 0 is strict" if result.is_strict else ""
         rows.append([result.name, _signed(found), verdict(found) + few, strict])
     kept = [result for result in results if result.distinct >= FEW_POSITIVES]
@@ -601,8 +716,14 @@ def _mean_over(values: list[float]) -> str:
     """Return the mean over settings, with its 95 % interval by Student's t."""
     if len(values) < 2:
         return "–"
-    reach = student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
-    return _signed((float(np.mean(values)), np.mean(values) - reach, np.mean(values) + reach))
+    reach = (
+        student.ppf(0.975, len(values) - 1)
+        * np.std(values, ddof=1)
+        / len(values) ** 0.5
+    )
+    return _signed(
+        (float(np.mean(values)), np.mean(values) - reach, np.mean(values) + reach)
+    )
 
 
 def _signed(difference: Difference) -> str:
@@ -620,12 +741,19 @@ def _rules(results: list[Result], score: str) -> str:
         for rule, (tpr, fpr) in zip(PLAN["rules"], rates, strict=True):
             every[rule] += [tpr - fpr] if meant(rule, score, result) else []
         cells = [
-            f"{tpr:.2f}/{fpr:.2f} ({tpr - fpr:.2f})" if meant(rule, score, result) else "–"
+            f"{tpr:.2f}/{fpr:.2f} ({tpr - fpr:.2f})"
+            if meant(rule, score, result)
+            else "–"
             for rule, (tpr, fpr) in zip(PLAN["rules"], rates, strict=True)
         ]
         rows.append([result.name, f"{result.per_class:.0f}", *cells])
-    means = [f"({np.mean(found):.3f}, {len(found)})" if found else "–" for found in every.values()]
-    return markdown(["setting", "a class", *PLAN["rules"]], [*rows, ["mean", "", *means]])
+    means = [
+        f"({np.mean(found):.3f}, {len(found)})" if found else "–"
+        for found in every.values()
+    ]
+    return markdown(
+        ["setting", "a class", *PLAN["rules"]], [*rows, ["mean", "", *means]]
+    )
 
 
 def _decisions(results: list[Result]) -> str:
@@ -633,7 +761,12 @@ def _decisions(results: list[Result]) -> str:
     kept = [result for result in results if result.distinct >= FEW_POSITIVES]
     strict = [result for result in kept if result.is_strict]
     small = [result for result in kept if result.per_class <= SMALL]
-    shrunk = {"measure": "J", "score": "psmi", "better": "class-shrunk", "than": "class"}
+    shrunk = {
+        "measure": "J",
+        "score": "psmi",
+        "better": "class-shrunk",
+        "than": "class",
+    }
     gains = [compared(result, shrunk) for result in kept]
     lower = [r.name for r, g in zip(kept, gains, strict=True) if verdict(g) == "failed"]
     mean = _mean_over([compared(result, shrunk)[0] for result in small])
@@ -657,7 +790,10 @@ def of_recording(name: str) -> Result:
     """Return what a forecast without reference models takes of a recorded audit."""
     audit = mw.open_recorded(name)
     members, truth = audit.evidence.members, audit.log_lira(variance=PLAN["variance"])
-    scores = {one: audit.score(one).reindex(members).to_numpy() for one in ("psmi", "csl", "loss")}
+    scores = {
+        one: audit.score(one).reindex(members).to_numpy()
+        for one in ("psmi", "csl", "loss")
+    }
     kept = {
         "label": audit.evidence.labels,
         "target": np.zeros(len(members), np.uint8),
@@ -700,7 +836,9 @@ def forecast(results: list[Result], names: Sequence[str]) -> str:
     rows, verdicts = [], []
     for number, result in enumerate([*results, *judged_only]):
         others = [i for i in range(len(results)) if i != number]
-        weights = np.concatenate([np.full(len(known[i]), 1 / len(known[i])) for i in others])
+        weights = np.concatenate(
+            [np.full(len(known[i]), 1 / len(known[i])) for i in others]
+        )
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(
             np.concatenate([known[i] for i in others]),
             np.concatenate([results[i].memorized for i in others]),
@@ -716,7 +854,16 @@ def forecast(results: list[Result], names: Sequence[str]) -> str:
         cells = [f"{auc:.3f}", f"{best:.3f}", f"{miss:.2f}", f"{p.sum():.0f}"]
         cells += [f"{memorized.sum()}", "yes" if verdicts[-1] else ""]
         rows.append([result.name, kind_of[result.name], *cells])
-    head = ["left out", "kind", "AUC", "best score", "largest miss", "expected", "true", "holds"]
+    head = [
+        "left out",
+        "kind",
+        "AUC",
+        "best score",
+        "largest miss",
+        "expected",
+        "true",
+        "holds",
+    ]
     kinds = pd.Series(verdicts).groupby([row[1] for row in rows]).agg(["all", "size"])
     made_for = ", ".join(kinds.index[kinds["all"] & (kinds["size"] > 1)]) or "none"
     said = f"It holds in {sum(verdicts)} of {len(rows)}. Kinds for which it is made: {made_for}."
@@ -749,8 +896,15 @@ def long_table(results: list[Result]) -> pd.DataFrame:
         }
         for name, found in result.evaluations.items():
             low, high = found.auc_interval
-            of_score = {"score": name, "auc": found.auc, "auc_low": low, "auc_high": high}
-            rates = {f"tpr_at_fpr_{fpr:g}": found.tpr_at_fpr(fpr) for fpr in PLAN["fprs"]}
+            of_score = {
+                "score": name,
+                "auc": found.auc,
+                "auc_low": low,
+                "auc_high": high,
+            }
+            rates = {
+                f"tpr_at_fpr_{fpr:g}": found.tpr_at_fpr(fpr) for fpr in PLAN["fprs"]
+            }
             lowest = {
                 f"found_in_lowest_{of * 100:.0f}_percent": result.found_in(of, name)
                 for of in SHARES
@@ -772,7 +926,11 @@ def chart(table: pd.DataFrame) -> alt.LayerChart:
         .scale(domain=[0, 1])
     )
     setting = alt.Y("setting:N", sort=order, title=None)
-    lines = alt.Chart(found).mark_line(color="#b9c0c7").encode(share, setting, detail="setting:N")
+    lines = (
+        alt.Chart(found)
+        .mark_line(color="#b9c0c7")
+        .encode(share, setting, detail="setting:N")
+    )
     colours = {"domain": [*names.values()], "range": ["#1c5d8c", "#c2570c"]}
     shapes = {"domain": [*names.values()], "range": ["circle", "diamond"]}
     dots = (
@@ -804,11 +962,17 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def main(words: list[str]) -> None:
     """Run settings, or print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks confirm", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks confirm", description=__doc__
+    )
     commands = parser.add_subparsers(dest="command")
     run = commands.add_parser("run", help="train what is missing, and keep its numbers")
-    run.add_argument("settings", nargs="*", choices=[*SETTINGS, []], help="default: all")
-    run.add_argument("--runs", type=Path, default=Path("runs/confirm"), help="run directories")
+    run.add_argument(
+        "settings", nargs="*", choices=[*SETTINGS, []], help="default: all"
+    )
+    run.add_argument(
+        "--runs", type=Path, default=Path("runs/confirm"), help="run directories"
+    )
     run.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
     run.add_argument("--banking77", type=Path, help="Banking77's test messages as CSV")
     run.add_argument("--mmlu", type=Path, help="MMLU's test questions as JSON lines")
@@ -825,7 +989,8 @@ def main(words: list[str]) -> None:
         print(tables())
         return
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore", UserWarning)  # of small classes and of rho; the table has both
+    # of small classes and of rho; the table has both
+    warnings.simplefilter("ignore", UserWarning)
     for setting in asked.settings or SETTINGS:
         if not (KEPT / f"{setting}.npz").exists():
             measure(setting, asked)

@@ -17,7 +17,11 @@ DRAGGED, SIDE = 10_000, 48  # samples, and pixels of an image's side
 DRAGS, STEPS = 5, 100
 DECISIONS = 30
 TURNS = 10  # even, so that the last score is the first one
-WARM_UP, RERUNS = 15, 50  # the first runs fill memory that the allocator keeps for threads
+# the first runs fill memory that the allocator keeps for threads
+WARM_UP, RERUNS = (
+    15,
+    50,
+)
 SECONDS_OF_LOOKING = 0.7
 
 _MADE = f"""
@@ -165,7 +169,9 @@ def rows(_: Namespace) -> list[Row]:
         dragged.run_all(timeout=600)
         found = _drag(dragged)
         dragged.page.context.close()
-        notebook = open_notebook(lab, chromium, [_MADE, _SHOWN, _ECHO], name="dashboard")
+        notebook = open_notebook(
+            lab, chromium, [_MADE, _SHOWN, _ECHO], name="dashboard"
+        )
         notebook.page.evaluate(_WATCH_FIRST_PAINT)
         notebook.run_all(timeout=600)
         notebook.page.wait_for_function("() => window.mwPainted", timeout=60_000)
@@ -184,9 +190,13 @@ def _drag(notebook: NotebookPage) -> list[Row]:
         bare, _moved = frames(notebook, ".bare", ".bare", STEPS)
         page.locator(".mw-dashboard").evaluate("(all) => all.scrollIntoView()")
         ours, moved = frames(notebook, ".mw-histogram", ".mw-explorer", STEPS)
-        pairs.append((late(ours), late(bare), late(ours) / late(bare), moved / len(ours)))
+        pairs.append(
+            (late(ours), late(bare), late(ours) / late(bare), moved / len(ours))
+        )
         seen.append(page.evaluate(_ROWS_IN_VIEW))
-    ours, bare, ratio, moved = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ours, bare, ratio, moved = (
+        statistics.median(column) for column in zip(*pairs, strict=True)
+    )
     work = (
         f"drag of τ in a dashboard of {DRAGGED:,} images of {SIDE}×{SIDE}, {min(seen)} rows of "
         f"them in view, 95 % of the times between frames ({moved:.0%} of the frames moved τ)"
@@ -196,7 +206,9 @@ def _drag(notebook: NotebookPage) -> list[Row]:
 
 
 def _first_paint(notebook: NotebookPage) -> Row:
-    seconds = notebook.page.evaluate("window.mwPainted") / 1000 - notebook.python("started")
+    seconds = notebook.page.evaluate("window.mwPainted") / 1000 - notebook.python(
+        "started"
+    )
     work = f"dashboard of {MANY:,} samples: from its cell to the first painted curve and samples"
     return Row(work, f"{seconds:.2f} s", "", "", "≤ 1 s")
 

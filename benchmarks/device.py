@@ -91,13 +91,17 @@ def _passes(learner: Learner) -> Loops:
     return ours, bare
 
 
-def _losses(learner: Learner, batch: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
+def _losses(
+    learner: Learner, batch: NDArray[np.int64]
+) -> tuple[torch.Tensor, torch.Tensor]:
     labels = learner._labels[torch.from_numpy(batch)]  # noqa: SLF001
     inputs = learner._feed(batch)  # noqa: SLF001
     return learner.recipe.model.outputs(learner.module, inputs, labels)
 
 
-def _overhead(what: str, model: Model, loops: Callable[[Learner], Loops], parts: int) -> Row:
+def _overhead(
+    what: str, model: Model, loops: Callable[[Learner], Loops], parts: int
+) -> Row:
     """Return the medians of the ratios of neighbouring runs, with their 95 % intervals.
 
     Where a network lies in memory changes the ratio by more than what is measured, so each round
@@ -126,7 +130,8 @@ def _overhead(what: str, model: Model, loops: Callable[[Learner], Loops], parts:
 def _median(ratios: NDArray[np.float64]) -> str:
     """Return the median of the rounds' medians, with its 95 % interval."""
     found = np.sort(np.median(ratios, axis=1))
-    ranks = scipy.stats.binom.interval(0.95, len(found), 0.5)  # of order statistics about it
+    # of order statistics about it
+    ranks = scipy.stats.binom.interval(0.95, len(found), 0.5)
     low, high = (found[int(rank)] for rank in ranks)
     return f"{np.median(found):.3f}× ({low:.3f} to {high:.3f})"
 
@@ -147,7 +152,9 @@ def _freed_memory_kept() -> Iterator[None]:
 
     Otherwise both loops take a third of their time, and most of its variance, to get pages again.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    mallopt = (
+        getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    )
     kept = {M_TRIM_THRESHOLD: (2**31 - 1, 2**17), M_MMAP_MAX: (0, 2**16)}
     for setting, (value, _) in kept.items() if mallopt else ():
         mallopt(setting, value)
@@ -170,7 +177,9 @@ def _at_once(name: str) -> list[Row]:
     try:
         device = resolve_device(name)
     except ValueError as error:
-        return [left_out(f"{MODELS} shadow models of a small network on {name}", str(error))]
+        return [
+            left_out(f"{MODELS} shadow models of a small network on {name}", str(error))
+        ]
     kind = device.partition(":")[0]
     usual = default_processes(device)
     seconds: dict[int, float] = {}
@@ -179,9 +188,14 @@ def _at_once(name: str) -> list[Row]:
             seconds[processes] = _seconds(device, processes)
         except (MemoryError, StoreError) as error:
             if not seconds:
-                return [left_out(f"shadow models of a small network on {device}", str(error))]
+                return [
+                    left_out(
+                        f"shadow models of a small network on {device}", str(error)
+                    )
+                ]
             break
-        if seconds[processes] > 1.1 * min(seconds.values()):  # more of them no longer pay
+        # more of them no longer pay
+        if seconds[processes] > 1.1 * min(seconds.values()):
             break
     best = min(seconds, key=lambda processes: seconds[processes])
     return [
@@ -208,7 +222,9 @@ def _seconds(device: str, processes: int) -> float:
         warnings.simplefilter("ignore", UserWarning)
         training = mw.TrainingConfig(epochs=EPOCHS, precision="float32")
         data, path = mw.data.load_digits(), Path(folder) / "run"
-        audit = mw.Audit(mw.models.ConvNet(), data, path=path, training=training, device=device)
+        audit = mw.Audit(
+            mw.models.ConvNet(), data, path=path, training=training, device=device
+        )
         audit.train()
         start = time.perf_counter()
         audit.run_shadows(MODELS, processes=processes)

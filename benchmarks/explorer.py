@@ -128,7 +128,9 @@ def rows(_: Namespace) -> list[Row]:
         large = open_notebook(lab, chromium, [_SCORES, BARE, _LARGE], name="large")
         found = [*_bytes_on_the_wire(large), *_drag(large)]
         large.page.context.close()
-        picked = open_notebook(lab, chromium, [_SCORES, _PICKED, _ALTAIR], name="picked")
+        picked = open_notebook(
+            lab, chromium, [_SCORES, _PICKED, _ALTAIR], name="picked"
+        )
         picked.run_all(timeout=300)
         found += _picks(picked)
         picked.page.context.close()
@@ -140,13 +142,16 @@ def _bytes_on_the_wire(notebook: NotebookPage) -> list[Row]:
     received: list[int] = []
     page = notebook.page
     page.on(
-        "websocket", lambda socket: socket.on("framereceived", lambda f: received.append(_size(f)))
+        "websocket",
+        lambda socket: socket.on("framereceived", lambda f: received.append(_size(f))),
     )
     notebook.open()  # again, to observe the new socket from its start
     received.clear()
     notebook.run_all(timeout=300)
     page.wait_for_selector(".mw-tau-knob")
-    page.wait_for_function("() => document.querySelector('.mw-curve').getAttribute('d')")
+    page.wait_for_function(
+        "() => document.querySelector('.mw-curve').getAttribute('d')"
+    )
     megabytes = sum(received) / 1e6
     received.clear()
     page.get_by_label("memorised from log-LiRA η").press("ArrowRight")
@@ -154,7 +159,13 @@ def _bytes_on_the_wire(notebook: NotebookPage) -> list[Row]:
     later = sum(received) / 1e6
     work = "1 M scores with errors and truth, bytes sent to the page"
     return [
-        Row(work, f"{megabytes:.1f} MB", "10 MB", f"{megabytes / 10:.2f}×", "≤ 10 MB, once"),
+        Row(
+            work,
+            f"{megabytes:.1f} MB",
+            "10 MB",
+            f"{megabytes / 10:.2f}×",
+            "≤ 10 MB, once",
+        ),
         Row("log-LiRA of 1 M samples, sent when η first moves", f"{later:.1f} MB"),
     ]
 
@@ -172,7 +183,11 @@ def _drag(notebook: NotebookPage) -> list[Row]:
     eta = '[aria-label="memorised from log-LiRA η"]'
     for name, dragged in (("τ", ".mw-histogram"), ("η", eta)):
         times, moved = frames(notebook, dragged, ".mw-explorer")
-        what = f"{moved} of {len(times)} frames moved it" if name == "τ" else f"{len(times)} frames"
+        what = (
+            f"{moved} of {len(times)} frames moved it"
+            if name == "τ"
+            else f"{len(times)} frames"
+        )
         work = f"drag of {name} over 1 M scores, median and 95 % of the times between frames"
         ours = f"{statistics.median(times):.1f} ms, {late(times):.1f} ms"
         ratio = f"{statistics.median(times) / plain:.2f}×, {late(times) / most:.2f}×"
@@ -194,9 +209,13 @@ def frames(
     page.evaluate(_WATCH_FRAMES, watched)
     for end in (0.6, 0.2):
         page.mouse.move(box["x"] + end * box["width"], middle, steps=steps // 2)
-    found = page.evaluate("() => { cancelAnimationFrame(window.mwTick); return mwFrames; }")
+    found = page.evaluate(
+        "() => { cancelAnimationFrame(window.mwTick); return mwFrames; }"
+    )
     page.mouse.up()
-    return sorted(time for time, _ in found[2:]), sum(a[1] != b[1] for a, b in pairwise(found))
+    return sorted(time for time, _ in found[2:]), sum(
+        a[1] != b[1] for a, b in pairwise(found)
+    )
 
 
 def late(times: list[float]) -> float:
@@ -211,7 +230,9 @@ def _picks(notebook: NotebookPage) -> list[Row]:
     page.locator(".mw-explorer").scroll_into_view_if_needed()
     title, chart = ".mw-histogram .mw-axis-title", ".vega-embed svg"
     page.wait_for_selector(chart, timeout=60_000)
-    ours = [_painted(notebook, f"pick({i})", title, f"turn {i} ") for i in range(1, TURNS)]
+    ours = [
+        _painted(notebook, f"pick({i})", title, f"turn {i} ") for i in range(1, TURNS)
+    ]
     kernel = _seconds_in_kernel(notebook)
     work = f"another score at {PICKED // 1000} 000 samples, from the kernel's code to paint"
     swapped = _or_error(lambda: _painted(notebook, "swap(1)", chart, "turn 1"))

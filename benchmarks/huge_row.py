@@ -26,7 +26,15 @@ WAYS: tuple[tuple[int, Any], ...] = ((256, "control-variates"), (2000, "plain"))
 SEEDS = range(8)
 _DECADES = 9  # of the smallest cosine's tail probability
 _REFERENCES, _DIRECTIONS, _AT_ONCE = 4, 20_000, 500
-_HEAD = ("size", "directions", "samples", "mean", "RMS error", "standard error", "in common")
+_HEAD = (
+    "size",
+    "directions",
+    "samples",
+    "mean",
+    "RMS error",
+    "standard error",
+    "in common",
+)
 
 
 def rows(_: Namespace) -> list[Row]:
@@ -40,7 +48,9 @@ def rows(_: Namespace) -> list[Row]:
         for line in _errors(X, y):
             shape = "n = {}, d = {}, {} classes".format(*size)
             print("| " + " | ".join([shape, *line]) + " |")
-    print("\nfloat32 against float64; share of the variance that log |θᵀx| explains; its deviation")
+    print(
+        "\nfloat32 against float64; share of the variance that log |θᵀx| explains; its deviation"
+    )
     for size, note in zip(SIZES, notes, strict=True):
         print(size, *note)
     return []
@@ -102,12 +112,22 @@ def _errors(X: NDArray[Any], y: Ints) -> list[list[str]]:
     table = []
     for m, method in WAYS:
         fitted = [PSMI(m, method, random_state=seed).fit(X, y) for seed in SEEDS]
-        found, said = np.moveaxis([f.score_samples(X, y, return_std=True) for f in fitted], 1, 0)
+        found, said = np.moveaxis(
+            [f.score_samples(X, y, return_std=True) for f in fitted], 1, 0
+        )
         for name, those in (("same class", own), ("other classes", y != y[ROW])):
             off, error = (found - true)[:, those], said[:, those]
             covers = np.mean(np.abs(off) < 1.96 * np.hypot(error, unsure[those]))
-            numbers = [f"{true[those].mean():.2f}", f"{rms(off):.4f}", f"{rms(error):.4f}"]
-            numbers += [f"{rms(off.mean(axis=1)):.4f}", f"{np.abs(off).max():.3f}", f"{covers:.2f}"]
+            numbers = [
+                f"{true[those].mean():.2f}",
+                f"{rms(off):.4f}",
+                f"{rms(error):.4f}",
+            ]
+            numbers += [
+                f"{rms(off.mean(axis=1)):.4f}",
+                f"{np.abs(off).max():.3f}",
+                f"{covers:.2f}",
+            ]
             table.append([f"{m}, {method}", name, *numbers])
     return table
 
@@ -116,7 +136,9 @@ def _cause(X: NDArray[Any], y: Ints) -> tuple[str, ...]:
     """Compare precisions on the same directions, and values with log |θᵀx|."""
     theta = independent_directions(2000, X.shape[1], 0)
     along = values(X, y, theta)
-    rounding = np.abs(PSMI(2000, "plain").fit(X, y).score_samples(X, y) - along.mean(axis=1)).max()
+    rounding = np.abs(
+        PSMI(2000, "plain").fit(X, y).score_samples(X, y) - along.mean(axis=1)
+    ).max()
     own = (y == y[ROW]) & (np.arange(len(y)) != ROW)
     logs = np.log(np.abs(theta @ (X[ROW] / np.linalg.norm(X[ROW]))))
     explained = np.corrcoef(along[own].mean(axis=0), logs)[0, 1] ** 2

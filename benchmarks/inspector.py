@@ -202,7 +202,9 @@ def _pages(notebooks: dict[str, NotebookPage], kind: str) -> list[Row]:
     for act, buttons in (("the next page", nexts), ("another filter", others)):
         for which, times in _times(notebooks, buttons).items():
             page = notebooks[which].page
-            seen = [page.evaluate(_IN_VIEW, where) for where in (".mw-cards", ".bare-list")]
+            seen = [
+                page.evaluate(_IN_VIEW, where) for where in (".mw-cards", ".bare-list")
+            ]
             found.append(Row(f"inspector: {act}, {what}{which}", *_beside(times, seen)))
     return found
 
@@ -220,7 +222,9 @@ def _times(
     return {which: times[1:] for which, times in found.items()}
 
 
-def _beside(times: list[list[list[float]]], seen: list[int]) -> tuple[str, str, str, str]:
+def _beside(
+    times: list[list[list[float]]], seen: list[int]
+) -> tuple[str, str, str, str]:
     """Medians of ours and of the bare page, of what is in view and of the whole page.
 
     The ratio is the median of those of a click to the bare click after it, which a busy machine

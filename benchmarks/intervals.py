@@ -25,7 +25,12 @@ Drawn = tuple[Floats, Floats, NDArray[np.bool_]]
 POSITIVES, OTHERS, STUDIES = (5, 15, 35, 300), 400, 100
 TARGETS, POOLS = (2, 3, 5, 8), 20
 SHADOWS, WORLDS = (4, 8, 16, 32), 3
-LABELLED, POOL, AUDITS = (8, 16, 32, 64), 1000, 40  # shadow models behind labels, samples, studies
+# shadow models behind labels, samples, studies
+LABELLED, POOL, AUDITS = (
+    (8, 16, 32, 64),
+    1000,
+    40,
+)
 _SAME = 0.9  # correlation of the noise of two scores
 _FAR = 6.0  # of an obvious positive, and of a hidden one on the other side
 
@@ -95,7 +100,9 @@ def _areas() -> list[list[str]]:
                 by_correlation[same].append(_covered(intervals, aucs[0] - aucs[1]))
         table.append([f"{name}: the first", *one])
         for same, shares in by_correlation.items():
-            table.append([f"{name}: difference, noise correlates .{round(10 * same)}", *shares])
+            table.append(
+                [f"{name}: difference, noise correlates .{round(10 * same)}", *shares]
+            )
     return table
 
 
@@ -127,7 +134,9 @@ def simulated(m: int, seed: int, n: int, noise: str) -> tuple[Any, ...]:
     deviates = drawn(rng, size=(m, n))
     gaps = mean + np.where(members, shift + inside * deviates, outside * deviates)
     target = mean + shift + inside * drawn(rng, size=n)
-    true = norm.logpdf(target, mean + shift, inside) - norm.logpdf(target, mean, outside)
+    true = norm.logpdf(target, mean + shift, inside) - norm.logpdf(
+        target, mean, outside
+    )
     score = 0.75 * rng.normal(size=n) - 1.5 * np.arctan(true / 3)
     return gaps, members, target, true, score
 
@@ -144,22 +153,31 @@ def _labelled() -> list[list[str]]:
     table = []
     for noise in NOISE:
         *_, true, score = simulated(1, 99, 400_000, noise)
-        auc, rows = roc(score, true >= 4).auc, {"given": [], "true": [], "memorised": []}
+        auc, rows = (
+            roc(score, true >= 4).auc,
+            {"given": [], "true": [], "memorised": []},
+        )
         for m in LABELLED:
             given, uncertain, counts = [], [], []
             for seed in range(AUDITS):
                 values, errors, truth, score = pool(m, 1000 * m + seed, POOL, noise)
                 counted, said = values >= 4, probability_memorized(values, errors)
-                counts.append((counted.sum(), said[counted].sum(), (truth & counted).sum()))
+                counts.append(
+                    (counted.sum(), said[counted].sum(), (truth & counted).sum())
+                )
                 given.append(roc(score, counted).auc_interval)
                 probability = probability_memorized(values, errors, 4, score)
                 uncertain.append(true_area(score, probability)[1])
             rows["given"].append(_covered(given, auc))
             rows["true"].append(_covered(uncertain, auc))
-            rows["memorised"].append("{:.1f}, {:.1f}, {:.1f}".format(*np.mean(counts, axis=0)))
+            rows["memorised"].append(
+                "{:.1f}, {:.1f}, {:.1f}".format(*np.mean(counts, axis=0))
+            )
         table.append([f"{noise}, given these labels", *rows["given"]])
         table.append([f"{noise}, for the true labels", *rows["true"]])
-        table.append([f"{noise}: memorised, said to be truly, truly", *rows["memorised"]])
+        table.append(
+            [f"{noise}: memorised, said to be truly, truly", *rows["memorised"]]
+        )
     return table
 
 
@@ -175,7 +193,9 @@ def crossed(seed: int, targets: int, n: int, differ: float) -> tuple[Any, ...]:
     gains = np.array([[1.5], [1.2]]) + differ * rng.normal(size=(2, targets))
     noise = 0.6 * base + 0.8 * rng.normal(size=(targets, n))
     other = 0.7 * noise + np.sqrt(0.51) * rng.normal(size=(targets, n))
-    a, b = (e - g[:, None] * memorized for e, g in zip((noise, other), gains, strict=True))
+    a, b = (
+        e - g[:, None] * memorized for e, g in zip((noise, other), gains, strict=True)
+    )
     target, sample = np.nonzero(members)
     return a[members], b[members], memorized[members], sample, target
 
@@ -187,7 +207,10 @@ def _pooled() -> list[list[str]]:
         true = roc(a, truth).auc, roc(b, truth).auc
         areas, differences = [], []
         for targets in TARGETS:
-            found = [_compared(1000 * targets + seed, targets, differ) for seed in range(POOLS)]
+            found = [
+                _compared(1000 * targets + seed, targets, differ)
+                for seed in range(POOLS)
+            ]
             areas.append(_covered([one for one, _ in found], true[0]))
             differences.append(_covered([two for _, two in found], true[0] - true[1]))
         how = "by .4" if differ else "not"
@@ -214,7 +237,9 @@ def world(seed: int, m: int, n: int = 2000) -> tuple[Floats, Any, Floats, Floats
     noise = rng.normal(size=(m, n))
     gaps = base + np.where(members, effect + inside * noise, outside * noise)
     target = base + effect + inside * rng.normal(size=n)
-    true = norm.logpdf(target, base + effect, inside) - norm.logpdf(target, base, outside)
+    true = norm.logpdf(target, base + effect, inside) - norm.logpdf(
+        target, base, outside
+    )
     return gaps, members, target, true
 
 
@@ -226,12 +251,18 @@ def _errors() -> list[list[str]]:
             inside, rows, errors = [], [], []
             for seed in range(WORLDS):
                 gaps, members, target, true = world(100 + seed, m)
-                found, error = log_lira(gaps, members, target, variance, return_std=True)
+                found, error = log_lira(
+                    gaps, members, target, variance, return_std=True
+                )
                 inside.append(np.abs(found - true) <= norm.ppf(0.975) * error)
                 rows.append(true)
                 errors.append(error)
-            covered, true, error = (np.concatenate(parts) for parts in (inside, rows, errors))
-            high.append(f"{covered[true > 1].mean():.3f} ({np.median(error[true > 1]):.1f})")
+            covered, true, error = (
+                np.concatenate(parts) for parts in (inside, rows, errors)
+            )
+            high.append(
+                f"{covered[true > 1].mean():.3f} ({np.median(error[true > 1]):.1f})"
+            )
             large.append(f"{covered[true > 10].mean():.3f}")
             every.append(f"{covered.mean():.3f} ({np.median(error):.1f})")
         table += [[f"{variance}, above 1", *high], [f"{variance}, above 10", *large]]

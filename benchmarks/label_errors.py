@@ -59,7 +59,9 @@ def rows(_arguments: Namespace) -> list[Row]:
     return found
 
 
-def out_of_fold(model: object, X: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray:
+def out_of_fold(
+    model: object, X: NDArray[np.float32], labels: NDArray[np.int64]
+) -> NDArray:
     """Return the mean log-probability of each label under models of the other four folds."""
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     shares = cross_val_predict(model, X, labels, cv=folds, method="predict_proba")

@@ -36,7 +36,11 @@ def language(arguments: Namespace) -> list[Row]:
     if arguments.smollm2 is None or arguments.mmlu is None:
         return [left_out(WORK, "needs --smollm2 FOLDER and --mmlu FILE"), _product()]
     data = questions(arguments.smollm2, arguments.mmlu)
-    measured = [*_training(arguments, data), *_passes(arguments, data), _memory(arguments)]
+    measured = [
+        *_training(arguments, data),
+        *_passes(arguments, data),
+        _memory(arguments),
+    ]
     return [*measured, _product()]
 
 
@@ -45,7 +49,9 @@ def _product() -> Row:
     left, right = torch.randn(360, 576), torch.randn(576, 1536)
     narrow = left.bfloat16(), right.bfloat16()
     with cpu_threads(1):
-        half, full = interleaved(lambda: narrow[0] @ narrow[1], lambda: left @ right, repeats=25)
+        half, full = interleaved(
+            lambda: narrow[0] @ narrow[1], lambda: left @ right, repeats=25
+        )
     hardware = "has" if runs_bfloat16(CPU) else "has no"
     return Row(
         f"product of 360 × 576 by 576 × 1536 in bfloat16, one thread; this CPU {hardware} AMX",
@@ -73,14 +79,20 @@ def learner(folder: Path, data: Dataset, layers: str, *, cache: bool) -> Learner
 
 def _model(folder: Path, layers: str = "top:4", *, cache: bool = True) -> Any:
     lora = mw.models.LoRA(layers=layers)
-    return mw.models.CausalLM.from_pretrained(folder, lora, max_length=2048, cache=cache)
+    return mw.models.CausalLM.from_pretrained(
+        folder, lora, max_length=2048, cache=cache
+    )
 
 
 def _training(arguments: Namespace, data: Dataset) -> list[Row]:
     kinds = [("top:4", True), ("top:4", False), ("all", False)]
-    learners = [learner(arguments.smollm2, data, layers, cache=c) for layers, c in kinds]
+    learners = [
+        learner(arguments.smollm2, data, layers, cache=c) for layers, c in kinds
+    ]
     runs = [_steps(one) for one in learners]
-    cached, uncached, everything = (t / (STEPS * BATCH) for t in interleaved(*runs, repeats=5))
+    cached, uncached, everything = (
+        t / (STEPS * BATCH) for t in interleaved(*runs, repeats=5)
+    )
     return [
         Row(
             f"{WORK}: a question trained, top 4 layers, those below kept or run",
@@ -111,7 +123,8 @@ def _passes(arguments: Namespace, data: Dataset) -> list[Row]:
     model, positions = one.recipe.model, np.arange(len(data))
     order = positions[np.argsort(model.lengths(data), kind="stable")]
     batches = [
-        order[i : i + model.forward_batch] for i in range(0, len(order), model.forward_batch)
+        order[i : i + model.forward_batch]
+        for i in range(0, len(order), model.forward_batch)
     ]
     feed = model.feeder(data, CPU)
 
@@ -124,7 +137,9 @@ def _passes(arguments: Namespace, data: Dataset) -> list[Row]:
             for batch in batches:
                 fed = feed(batch)
                 keys = ("input_ids", "attention_mask", "position_ids")
-                one.module(**{k: fed[k] for k in keys}, use_cache=False, logits_to_keep=1)
+                one.module(
+                    **{k: fed[k] for k in keys}, use_cache=False, logits_to_keep=1
+                )
 
     ours, plain = interleaved(captured, bare, repeats=3)
     lengths = model.lengths(data)
@@ -149,8 +164,16 @@ def _passes(arguments: Namespace, data: Dataset) -> list[Row]:
 
 def _memory(arguments: Namespace) -> Row:
     """Measure the peak memory of a separate process that trains a shadow model."""
-    command = [sys.executable, "-m", "benchmarks.language", arguments.smollm2, arguments.mmlu]
-    peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.language",
+        arguments.smollm2,
+        arguments.mmlu,
+    ]
+    peak = int(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    )
     return Row(
         f"{WORK}: peak memory of a shadow model's process",
         f"{peak / GB:.2f} GB",
@@ -182,7 +205,9 @@ TRAINED = 128  # messages of an epoch whose time is taken
 def text(arguments: Namespace) -> list[Row]:
     if arguments.smollm2 is None or arguments.banking77 is None:
         return [left_out(TEXT_WORK, "needs --smollm2 FOLDER and --banking77 FILE")]
-    everything = mw.data.TextDataset.from_csv(arguments.banking77, text="text", label="category")
+    everything = mw.data.TextDataset.from_csv(
+        arguments.banking77, text="text", label="category"
+    )
     order = np.random.default_rng(SEED).permutation(len(everything))
     return [
         *_padding(arguments.smollm2, everything.take(order[:MEMBERS])),
@@ -199,7 +224,10 @@ def _padding(folder: Path, data: Dataset) -> list[Row]:
     """Measure the padding of an epoch, and of one whose batches are drawn at random."""
     lengths, members = _text_model(folder).lengths(data), np.arange(len(data))
     shares = [
-        _share(lengths, epoch_order(members, known, TEXT_BATCH, np.random.default_rng(SEED)))
+        _share(
+            lengths,
+            epoch_order(members, known, TEXT_BATCH, np.random.default_rng(SEED)),
+        )
         for known in (lengths, None)
     ]
     return [
@@ -214,7 +242,9 @@ def _padding(folder: Path, data: Dataset) -> list[Row]:
 
 
 def _share(lengths: np.ndarray, order: np.ndarray) -> float:
-    batches = [lengths[order[i : i + TEXT_BATCH]] for i in range(0, len(order), TEXT_BATCH)]
+    batches = [
+        lengths[order[i : i + TEXT_BATCH]] for i in range(0, len(order), TEXT_BATCH)
+    ]
     return 1 - lengths.sum() / sum(int(batch.max()) * len(batch) for batch in batches)
 
 
@@ -222,7 +252,9 @@ def _epochs(folder: Path, data: Dataset) -> Row:
     """Measure an epoch of a shadow model on one thread, which is what a worker has."""
     models = [_text_model(folder, cache=cache) for cache in (True, False)]
     with cpu_threads(1):
-        cached, uncached = interleaved(*(_epoch(model, data) for model in models), repeats=5)
+        cached, uncached = interleaved(
+            *(_epoch(model, data) for model in models), repeats=5
+        )
     return Row(
         f"{TEXT_WORK}: a message trained on one thread, top 4 layers, those below kept or run",
         f"{cached / len(data) * 1e3:.0f} ms",
@@ -258,12 +290,16 @@ def _one_seed(seed: int) -> list[Row]:
     data = mw.data.make_mcqs(GENERATED, seed=seed)
     with tempfile.TemporaryDirectory() as path, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the rows have what it says
-        audit = mw.Audit(mw.models.CausalLM.from_scratch(data), data, path=path, seed=seed)
+        audit = mw.Audit(
+            mw.models.CausalLM.from_scratch(data), data, path=path, seed=seed
+        )
         audit.train()
         audit.run_shadows(SHADOWS)
         found, accuracy = audit.evaluate("psmi"), audit.checkpoints["test_accuracy"]
         point, prediction = found.at(0.0), audit.prediction
-    setting = f"make_mcqs({GENERATED}), from_scratch, {SHADOWS} shadow models, seed {seed}"
+    setting = (
+        f"make_mcqs({GENERATED}), from_scratch, {SHADOWS} shadow models, seed {seed}"
+    )
     at_rho = f"{prediction.record.name}, drop {prediction.drop:.3f}"
     low, high = found.auc_interval
     return [
@@ -272,7 +308,11 @@ def _one_seed(seed: int) -> list[Row]:
             f"{accuracy.iloc[-1]:.3f} ({prediction.record.test_accuracy:.3f})",
             goal="≥ .85",
         ),
-        Row(f"{setting}: members memorised", f"{found.n_memorized} of {found.n}", goal="≥ 12"),
+        Row(
+            f"{setting}: members memorised",
+            f"{found.n_memorized} of {found.n}",
+            goal="≥ 12",
+        ),
         Row(
             f"{setting}: AUC of PSMI at ρ ({at_rho})",
             f"{found.auc:.3f} ({low:.3f} to {high:.3f})",

@@ -82,7 +82,11 @@ def rms(difference: Any) -> float:
 
 def machine() -> str:
     """Return the machine's size and the relevant versions."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count()
+    )
     names = [line for line in _cpu_info() if line.startswith("model name")]
     cpu = names[0].split(":")[1].strip() if names else platform.processor()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -94,7 +98,9 @@ def machine() -> str:
 def table(rows: list[Row]) -> str:
     """Return the rows as Markdown."""
     lines = ["| Work | Ours | Peer or limit | Ratio | Goal |", "|---|---|---|---|---|"]
-    lines += [f"| {r.work} | {r.ours} | {r.other} | {r.ratio} | {r.goal} |" for r in rows]
+    lines += [
+        f"| {r.work} | {r.ours} | {r.other} | {r.ratio} | {r.goal} |" for r in rows
+    ]
     return "\n".join(lines)
 
 

@@ -67,7 +67,17 @@ class Size:
     psmi: tuple[int, int, int]  # layers, samples, features
 
 
-FULL = Size(4, 12_000, 7, 30, (1, 4, 6), SEVEN_BILLION, 400, ("top:8", "all"), (32, 10_000, 4096))
+FULL = Size(
+    4,
+    12_000,
+    7,
+    30,
+    (1, 4, 6),
+    SEVEN_BILLION,
+    400,
+    ("top:8", "all"),
+    (32, 10_000, 4096),
+)
 TINY = Size(1, 256, 1, 2, (2,), SMALL, 24, ("top:1", "all"), (2, 500, 256))
 
 
@@ -76,9 +86,15 @@ def rows(arguments: Namespace) -> list[Row]:
     try:
         device = resolve_device(arguments.device or "auto")
     except ValueError as error:
-        raise SystemExit(f"{error}; name another with --device, or try --tiny") from None
+        raise SystemExit(
+            f"{error}; name another with --device, or try --tiny"
+        ) from None
     if device == "cpu" and not arguments.tiny:
-        return [left_out("a GPU beside the CPU", "needs a GPU; --tiny tries all parts on the CPU")]
+        return [
+            left_out(
+                "a GPU beside the CPU", "needs a GPU; --tiny tries all parts on the CPU"
+            )
+        ]
     size = TINY if arguments.tiny else FULL
     parts: dict[str, Callable[[], list[Row]]] = {
         "the same results as the CPU": lambda: _results(device),
@@ -120,7 +136,12 @@ def _in_bfloat16(folder: Path, device: str) -> Row:
         training = mw.TrainingConfig(epochs=3, batch_size=32, precision=precision)
         data, path = mw.data.load_digits().take(range(400)), folder / f"of-{precision}"
         audit = mw.Audit(
-            mw.models.ConvNet(8), data, path=path, training=training, device=place, held_out=None
+            mw.models.ConvNet(8),
+            data,
+            path=path,
+            training=training,
+            device=place,
+            held_out=None,
         )
         audit.train()
         losses.append(f"{audit.checkpoints['train_loss'].iloc[-1]:.3f}")
@@ -135,7 +156,9 @@ def _images(size: Size, device: str, file: Path | None) -> list[Row]:
         data, name = mw.data.fetch_cifar10(file), "CIFAR-10"
     data = data.take(np.random.default_rng(0).permutation(len(data))[: size.images])
     what = f"WideResNet 16-{size.width}, {len(data)} images of {name}"
-    ours, bare = (_seconds(one, device) / size.steps for one in _loops(size, model, data, device))
+    ours, bare = (
+        _seconds(one, device) / size.steps for one in _loops(size, model, data, device)
+    )
     found = [
         Row(
             f"{what}: a training step of {BATCH} images, against a plain loop",
@@ -148,18 +171,24 @@ def _images(size: Size, device: str, file: Path | None) -> list[Row]:
     ]
     with _audited(model, data, device, size.epochs) as audit:
         trained = _timed(audit.train, device)
-        found.append(Row(f"{what}: training for {size.epochs} epochs", f"{trained:.1f} s"))
+        found.append(
+            Row(f"{what}: training for {size.epochs} epochs", f"{trained:.1f} s")
+        )
         for processes in size.at_once:
             n = 2 * processes
             more = audit.n_shadows + n
-            taken = _timed(lambda n=more, at=processes: audit.run_shadows(n, processes=at), device)
+            taken = _timed(
+                lambda n=more, at=processes: audit.run_shadows(n, processes=at), device
+            )
             rate = f"{n / taken * HOUR:.0f} an hour"
             found.append(Row(f"{what}: shadow models, {processes} at once", rate))
     return found
 
 
 def _loops(size: Size, model: Model, data: Dataset, device: str) -> Loops:
-    settings = mw.TrainingConfig(epochs=10, batch_size=BATCH).resolve(model.training_defaults)
+    settings = mw.TrainingConfig(epochs=10, batch_size=BATCH).resolve(
+        model.training_defaults
+    )
     members = np.arange(size.steps * BATCH) % len(data)
     return steps(Learner(Recipe(model, data, settings, device), members, 0))
 
@@ -170,13 +199,19 @@ def _llama(size: Size, device: str, layers: str) -> list[Row]:
     net, tokenizer = _random_llama(size.llama, data, device)
     billions = sum(weights.numel() for weights in net.parameters()) / 1e9
     what = f"Llama of {billions:.2g} billion random weights, LoRA on {layers}"
-    model = mw.models.CausalLM.from_model(net, tokenizer, lora=mw.models.LoRA(layers=layers))
+    model = mw.models.CausalLM.from_model(
+        net, tokenizer, lora=mw.models.LoRA(layers=layers)
+    )
     _forget_peak()
     with _audited(model, data, device, 1, batch_size=4, precision="bfloat16") as audit:
         trained = _timed(audit.train, device)
         learner = Learner(audit.run.recipe(), audit.run.design.members, 0)
-        step = _seconds(lambda: learner.advance(learner.step + 1, Progress(), ""), device)
-        one = _seconds(lambda: learner.look_at(learner.members), device) / len(learner.members)
+        step = _seconds(
+            lambda: learner.advance(learner.step + 1, Progress(), ""), device
+        )
+        one = _seconds(lambda: learner.look_at(learner.members), device) / len(
+            learner.members
+        )
         peak = _peak()
         with ThreadPoolExecutor(1) as thread:
             shadow = _timed(lambda: audit.run_shadows(1, thread), device)
@@ -217,14 +252,20 @@ def _psmi(size: Size, device: str) -> list[Row]:
     layers, n, d = size.psmi
     y, on = np.arange(n) % 4, torch_device(device)
     states = torch.randn(n, d, generator=torch.Generator().manual_seed(0))
-    states += 0.1 * torch.randn(4, d, generator=torch.Generator().manual_seed(1))[torch.tensor(y)]
+    states += (
+        0.1
+        * torch.randn(4, d, generator=torch.Generator().manual_seed(1))[torch.tensor(y)]
+    )
     there = states.to(on)
     theta = torch.randn(PSMI().fit(there, y).n_directions_, d).to(on)
 
     def score(x: Any) -> Any:
         return PSMI().fit(x, y).score_samples(x, y)
 
-    ours, here = _seconds(lambda: score(there), device), _seconds(lambda: score(states), "cpu")
+    ours, here = (
+        _seconds(lambda: score(there), device),
+        _seconds(lambda: score(states), "cpu"),
+    )
     bare = _seconds(lambda: there @ theta.T, device)
     off = float(np.abs(score(there) - score(states)).max())
     what = f"PSMI of {n} × {d}, 4 classes"
@@ -250,7 +291,9 @@ def _audited(
 ) -> Iterator[mw.Audit]:
     settings = mw.TrainingConfig(epochs=epochs, checkpoint_every=epochs / 2, **training)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        yield mw.Audit(model, data, path=Path(folder) / "run", training=settings, device=device)
+        yield mw.Audit(
+            model, data, path=Path(folder) / "run", training=settings, device=device
+        )
 
 
 def _timed(work: Callable[[], object], device: str) -> float:

@@ -26,7 +26,9 @@ def rows(_: Namespace) -> list[Row]:
 
 
 def _import_time() -> Row:
-    loaded = f"import sys, memowidgets; print([m for m in {_HEAVY!r} if m in sys.modules])"
+    loaded = (
+        f"import sys, memowidgets; print([m for m in {_HEAVY!r} if m in sys.modules])"
+    )
     times, bare, heavy = [], [], ""
     for _ in range(5):
         start = time.perf_counter()
@@ -39,7 +41,9 @@ def _import_time() -> Row:
         bare.append(time.perf_counter() - middle)
     seconds, python = statistics.median(times), statistics.median(bare)
     work = f"`import memowidgets` in a new process (of torch and the like it loads: {heavy})"
-    return Row(work, f"{seconds:.2f} s", f"{python:.2f} s bare Python", "", "< 1 s, none")
+    return Row(
+        work, f"{seconds:.2f} s", f"{python:.2f} s bare Python", "", "< 1 s, none"
+    )
 
 
 def _quickstart() -> list[Row]:
@@ -48,7 +52,9 @@ def _quickstart() -> list[Row]:
     done, peak, times = threading.Event(), [0.0], [time.perf_counter()]
     watcher = threading.Thread(target=_watch_memory, args=(done, peak))
     with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": folder}})
+        client = NotebookClient(
+            notebook, timeout=600, resources={"metadata": {"path": folder}}
+        )
         client.on_cell_executed = lambda **_cell: times.append(time.perf_counter())
         watcher.start()
         client.execute()
@@ -58,7 +64,13 @@ def _quickstart() -> list[Row]:
     work = "quickstart with 32 shadow models, from Run All to the dashboard"
     return [
         Row(work, f"{seconds:.0f} s", "25 s", f"{seconds / 25:.2f}×", "≤ 25 s"),
-        Row("its memory, kernel and workers together", f"{peak[0]:.2f} GB", "2 GB", "", "< 2 GB"),
+        Row(
+            "its memory, kernel and workers together",
+            f"{peak[0]:.2f} GB",
+            "2 GB",
+            "",
+            "< 2 GB",
+        ),
     ]
 
 

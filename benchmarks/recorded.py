@@ -50,20 +50,29 @@ EARLY = 8  # epoch before ρ at which gaps are stored, too
 
 def rows(_: Namespace) -> list[Row]:
     """Return every checkpoint of the texts, and the paper's table for the vision network."""
-    texts = {"SmolLM2 on MMLU": "mmlu-field-smollm2", "SmolLM2 on Banking77": "banking77-smollm2"}
+    texts = {
+        "SmolLM2 on MMLU": "mmlu-field-smollm2",
+        "SmolLM2 on Banking77": "banking77-smollm2",
+    }
     shown = {"generated notes": "patients-smollm2", "digits": "digits"}
     said = [
         Row(f"{title}, a line of the page", line)
         for title, name in shown.items()
         for line in readable(mw.open_recorded(name))
     ]
-    return [row for title, name in texts.items() for row in _texts(title, name)] + _cifar() + said
+    return (
+        [row for title, name in texts.items() for row in _texts(title, name)]
+        + _cifar()
+        + said
+    )
 
 
 def _cifar() -> list[Row]:
     audit = mw.open_recorded("cifar10-wrn")
     found = []
-    for of, table in zip(("by the paper's protocol", "by halves"), tables(audit), strict=True):
+    for of, table in zip(
+        ("by the paper's protocol", "by halves"), tables(audit), strict=True
+    ):
         for row in table.to_dict("records"):
             scores = [f"{name} {row[name]}" for name in METRICS]
             at = f"TPR {row['TPR at τ = 0']}, FPR {row['FPR at τ = 0']}"
@@ -86,14 +95,19 @@ def _texts(title: str, name: str) -> list[Row]:
         ]
         point = audit.evaluate("psmi", checkpoint=checkpoint).at(0.0)
         drop, accuracy = audit.checkpoints.loc[checkpoint, ["drop", "test_accuracy"]]
-        rates = [("TPR", point.tpr, point.tpr_interval), ("FPR", point.fpr, point.fpr_interval)]
+        rates = [
+            ("TPR", point.tpr, point.tpr_interval),
+            ("FPR", point.fpr, point.fpr_interval),
+        ]
         found.append(
             Row(
                 f"{title} at {checkpoint.replace('-', ' ')}, drop {drop:.3f}, held-out accuracy "
                 f"{accuracy:.2f}: AUC; τ = 0",
                 ", ".join(aucs),
                 "",
-                ", ".join(f"{rate} {_with_interval(*given, ' to ')}" for rate, *given in rates),
+                ", ".join(
+                    f"{rate} {_with_interval(*given, ' to ')}" for rate, *given in rates
+                ),
             )
         )
     return found
@@ -121,7 +135,9 @@ def _table(evaluate: Callable[..., Evaluation]) -> pd.DataFrame:
     for name, how in [*truths, ("OOD canaries", {"truth": "canaries"})]:
         try:
             of = {metric: evaluate(metric, **how) for metric in METRICS}
-        except ValueError as error:  # no sample, or every sample, is memorised at this η
+        except (
+            ValueError
+        ) as error:  # no sample, or every sample, is memorised at this η
             print(f"{name}: {error}")
             continue
         first, at = of["psmi"], of["psmi"].at(0.0)
@@ -129,7 +145,9 @@ def _table(evaluate: Callable[..., Evaluation]) -> pd.DataFrame:
             {
                 "memorised": name,
                 "share": f"{first.n_memorized / first.n:.2%} of {first.n}",
-                **{m: _with_interval(e.auc, e.auc_interval, "–") for m, e in of.items()},
+                **{
+                    m: _with_interval(e.auc, e.auc_interval, "–") for m, e in of.items()
+                },
                 "FPR at τ = 0": f"{at.fpr:.2f}",
                 "TPR at τ = 0": f"{at.tpr:.2f}",
             }
@@ -206,7 +224,9 @@ class Recording:
 
 def _mmlu(arguments: Namespace) -> mw.Audit:
     lora = mw.models.LoRA(layers="top:4")
-    model = mw.models.CausalLM.from_pretrained(arguments.smollm2, lora=lora, max_length=2048)
+    model = mw.models.CausalLM.from_pretrained(
+        arguments.smollm2, lora=lora, max_length=2048
+    )
     everything = mw.data.fetch_mcq("mmlu-field", split="test", source=arguments.mmlu)
     short = np.flatnonzero(model.lengths(everything) <= LONGEST)
     chosen = np.sort(np.random.default_rng(SEED).permutation(short)[:QUESTIONS])
@@ -217,10 +237,16 @@ def _mmlu(arguments: Namespace) -> mw.Audit:
 def _banking77(arguments: Namespace) -> mw.Audit:
     lora = mw.models.LoRA(r=8, layers="top:4")
     model = mw.models.SequenceClassifier.from_pretrained(arguments.smollm2, lora=lora)
-    everything = mw.data.TextDataset.from_csv(arguments.banking77, text="text", label="category")
-    drawn = np.random.default_rng(SEED).permutation(len(everything))[: arguments.messages]
+    everything = mw.data.TextDataset.from_csv(
+        arguments.banking77, text="text", label="category"
+    )
+    drawn = np.random.default_rng(SEED).permutation(len(everything))[
+        : arguments.messages
+    ]
     training = _training(arguments, checkpoint_every=0.5, batch_size=16, lr=1e-3)
-    return mw.Audit(model, everything.take(np.sort(drawn)), arguments.run, training, SEED)
+    return mw.Audit(
+        model, everything.take(np.sort(drawn)), arguments.run, training, SEED
+    )
 
 
 def _patients(arguments: Namespace) -> mw.Audit:
@@ -347,7 +373,9 @@ def main() -> None:
     recording = RECORDINGS[arguments.recording]
     audit = recording.make(arguments)
     audit.train()
-    print(audit.checkpoints.to_string(), *audit.prediction.warnings, sep="\n", flush=True)
+    print(
+        audit.checkpoints.to_string(), *audit.prediction.warnings, sep="\n", flush=True
+    )
     if not arguments.shadows:
         return
     for design in arguments.designs:
@@ -358,7 +386,9 @@ def main() -> None:
     files = (run.path / "shadows").rglob("*.safetensors")
     names = [str(file.relative_to(run.path).with_suffix("")) for file in files]
     seconds = [float(run.read_tensors(name).metadata["seconds"]) for name in names]
-    print(f"{len(seconds)} shadow models, {np.median(seconds):.0f} s each on one core (median)")
+    print(
+        f"{len(seconds)} shadow models, {np.median(seconds):.0f} s each on one core (median)"
+    )
     if arguments.recording == "cifar10":
         print(*(table.to_string(index=False) for table in tables(audit)), sep="\n")
     else:
@@ -369,7 +399,9 @@ def main() -> None:
         return
     rho = audit.prediction.record.name
     for checkpoint in audit.checkpoints.index[1:]:
-        for layer in audit.layers if recording.each or checkpoint == rho else (recording.last,):
+        for layer in (
+            audit.layers if recording.each or checkpoint == rho else (recording.last,)
+        ):
             audit.score("psmi", layer, checkpoint)
             audit.score("mahalanobis", layer, checkpoint)
     title, data = recording.about(audit, arguments)
@@ -392,7 +424,9 @@ def _shadow(audit: mw.Audit, arguments: Namespace, design: str) -> None:
     paper = design == "canaries"
     canaries = np.array(audit.data.canaries)
     ordinary = np.flatnonzero(~canaries)
-    drawn = np.random.default_rng(SEED).permutation(ordinary)[: round(AUDITED * len(canaries))]
+    drawn = np.random.default_rng(SEED).permutation(ordinary)[
+        : round(AUDITED * len(canaries))
+    ]
     audit.run_shadows(
         arguments.shadows,
         checkpoints=(EARLY, "prediction", "final"),
@@ -404,27 +438,53 @@ def _shadow(audit: mw.Audit, arguments: Namespace, design: str) -> None:
 
 
 def _arguments() -> Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.recorded", description=__doc__
+    )
     kinds = parser.add_subparsers(dest="recording", required=True)
     for name, epochs in EPOCHS.items():
         one = kinds.add_parser(name)
         one.set_defaults(designs=("halves",))
-        one.add_argument("--run", type=Path, required=True, help="run directory, new or old")
+        one.add_argument(
+            "--run", type=Path, required=True, help="run directory, new or old"
+        )
         one.add_argument("--epochs", type=float, default=epochs)
-        one.add_argument("--shadows", type=int, default=32, help="number; 0 trains the target only")
+        one.add_argument(
+            "--shadows", type=int, default=32, help="number; 0 trains the target only"
+        )
         one.add_argument("--processes", type=int)
-        one.add_argument("--nice", type=int, default=0, help="nice level of the process")
-        one.add_argument("--machine", default="two cores, no GPU, shared with other work")
+        one.add_argument(
+            "--nice", type=int, default=0, help="nice level of the process"
+        )
+        one.add_argument(
+            "--machine", default="two cores, no GPU, shared with other work"
+        )
         one.add_argument("--export", type=Path, help="folder for the numbers")
         if name in ("mmlu", "banking77", "patients"):
-            one.add_argument("--smollm2", type=Path, required=True, help="for from_pretrained")
-    mmlu, banking77, cifar10 = (kinds.choices[name] for name in ("mmlu", "banking77", "cifar10"))
-    mmlu.add_argument("--mmlu", type=Path, required=True, help="MMLU's test questions, JSON")
-    banking77.add_argument("--banking77", type=Path, required=True, help="training messages, CSV")
-    banking77.add_argument("--messages", type=int, default=MESSAGES, help="number of messages")
-    cifar10.add_argument("--cifar10", type=Path, required=True, help="as for fetch_cifar10")
-    cifar10.add_argument("--images", type=int, default=10_000, help="number, up to 50 000")
-    cifar10.add_argument("--canaries", type=int, help="number of canaries (default: 2 %%)")
+            one.add_argument(
+                "--smollm2", type=Path, required=True, help="for from_pretrained"
+            )
+    mmlu, banking77, cifar10 = (
+        kinds.choices[name] for name in ("mmlu", "banking77", "cifar10")
+    )
+    mmlu.add_argument(
+        "--mmlu", type=Path, required=True, help="MMLU's test questions, JSON"
+    )
+    banking77.add_argument(
+        "--banking77", type=Path, required=True, help="training messages, CSV"
+    )
+    banking77.add_argument(
+        "--messages", type=int, default=MESSAGES, help="number of messages"
+    )
+    cifar10.add_argument(
+        "--cifar10", type=Path, required=True, help="as for fetch_cifar10"
+    )
+    cifar10.add_argument(
+        "--images", type=int, default=10_000, help="number, up to 50 000"
+    )
+    cifar10.add_argument(
+        "--canaries", type=int, help="number of canaries (default: 2 %%)"
+    )
     cifar10.add_argument("--depth", type=int, default=16)
     cifar10.add_argument("--width", type=int, default=1)
     cifar10.add_argument("--checkpoint-every", type=float, default=1)

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from memowidgets.audit.run import read_names
 from memowidgets.audit.runs.identity import read_design, read_manifest
 from memowidgets.audit.runs.opening import data_again
-from memowidgets.files import KEY, digest, fingerprints, make_private, stamp_of, write_whole
+from memowidgets.files import (
+    KEY,
+    digest,
+    fingerprints,
+    make_private,
+    stamp_of,
+    write_whole,
+)
 from memowidgets.metrics import logit_gap
 from memowidgets.store import RECORDING, RunDirectory, StoreError, Tensors, run_at
 
@@ -102,9 +109,13 @@ def export(
         for name in (f"forward/{prediction}", f"checkpoints/{prediction}/outputs")
         if run.has(name)
     ]
-    of_more_tokens = any(  # the loss of a language model: it does not tell the probability
-        not np.allclose(np.log(_of_label(kept["logits"], labels)), -kept["losses"], atol=1e-4)
-        for kept in at_prediction
+    of_more_tokens = (
+        any(  # the loss of a language model: it does not tell the probability
+            not np.allclose(
+                np.log(_of_label(kept["logits"], labels)), -kept["losses"], atol=1e-4
+            )
+            for kept in at_prediction
+        )
     )
     for place in sorted(run.path.rglob("*.safetensors")):
         name = place.relative_to(run.path).with_suffix("").as_posix()
@@ -112,7 +123,13 @@ def export(
             continue
         kept = run.read_tensors(name)
         arrays, stored = _smaller(
-            name, kept, labels, prediction, records[-1], of_layers, keeps_answers=of_more_tokens
+            name,
+            kept,
+            labels,
+            prediction,
+            records[-1],
+            of_layers,
+            keeps_answers=of_more_tokens,
         )
         files[name] = PackedFile(arrays, stored, kept.metadata, kept.of)
     notes = [*_NOTES, *(f"checkpoints/{name}/record.json" for name in records)]
@@ -134,7 +151,9 @@ def _is_recorded(run: RunDirectory, name: str) -> bool:
     return kind in ("design", "forward", "scores", "shadows", "references")
 
 
-def _of_label(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def _of_label(
+    logits: NDArray[np.float32], labels: NDArray[np.int64]
+) -> NDArray[np.float64]:
     from scipy.special import softmax
 
     of_classes: NDArray[np.float64] = softmax(logits.astype(np.float64), axis=1)
@@ -160,7 +179,8 @@ def _smaller(
         arrays = {
             key: values
             for key, values in arrays.items()
-            if not key.startswith(("gap.", "forward.layer.", "forward.logits")) or key in gaps
+            if not key.startswith(("gap.", "forward.layer.", "forward.logits"))
+            or key in gaps
         }
         return arrays, {
             key: np.float16
@@ -176,10 +196,16 @@ def _smaller(
             found["gaps"] = logit_gap(arrays["logits"], labels).astype(np.float32)
             found["guess"] = arrays["logits"].argmax(axis=1).astype(np.uint16)
             if keeps_answers:
-                found["p_label"] = _of_label(arrays["logits"], labels).astype(np.float32)
+                found["p_label"] = _of_label(arrays["logits"], labels).astype(
+                    np.float32
+                )
             return found, {"logits": np.float16}
-        return found | {k: arrays[k].astype(np.float16) for k in layers if k in arrays}, {}
-    return arrays, {k: np.int32 for k, values in arrays.items() if values.dtype == np.int64}
+        return found | {
+            k: arrays[k].astype(np.float16) for k in layers if k in arrays
+        }, {}
+    return arrays, {
+        k: np.int32 for k, values in arrays.items() if values.dtype == np.int64
+    }
 
 
 def pack(
@@ -207,18 +233,26 @@ def pack(
         name: {"metadata": dict(file.metadata), "of": file.of, "arrays": {}}
         for name, file in files.items()
     }
-    kinds: dict[str, list[NDArray[Any]]] = {}  # by type; arrays of one name beside each other
+    kinds: dict[
+        str, list[NDArray[Any]]
+    ] = {}  # by type; arrays of one name beside each other
     starts: dict[str, int] = {}
     every = [(key, name) for name, file in files.items() for key in file.arrays]
     for key, name in sorted(every):
         values = files[name].arrays[key]
         stored = values.astype(files[name].stored.get(key, values.dtype))
         kind = stored.dtype.str
-        table[name]["arrays"][key] = [kind, starts.get(kind, 0), values.shape, values.dtype.str]
+        table[name]["arrays"][key] = [
+            kind,
+            starts.get(kind, 0),
+            values.shape,
+            values.dtype.str,
+        ]
         starts[kind] = starts.get(kind, 0) + values.size
         kinds.setdefault(kind, []).append(stored.reshape(-1))
     arrays = {
-        kind: np.ascontiguousarray(_planes(np.concatenate(parts))) for kind, parts in kinds.items()
+        kind: np.ascontiguousarray(_planes(np.concatenate(parts)))
+        for kind, parts in kinds.items()
     }
     content = {"files": table, "notes": dict(notes)}
     stamp = stamp_of(fingerprints(manifest)[0], digest(content))

@@ -33,11 +33,16 @@ def rows(_arguments: Namespace) -> list[Row]:
         path = Path(folder) / "audit.html"
         first = _timed(lambda: audit.report(path, overwrite=True))
         times, figures = interleaved(
-            lambda: audit.report(path, overwrite=True), lambda: _drawn(audit), repeats=TURNS
+            lambda: audit.report(path, overwrite=True),
+            lambda: _drawn(audit),
+            repeats=TURNS,
         )
         used, drawing = (
             statistics.median(_processor_seconds(work) for _ in range(TURNS))
-            for work in (lambda: audit.report(path, overwrite=True), lambda: _drawn(audit))
+            for work in (
+                lambda: audit.report(path, overwrite=True),
+                lambda: _drawn(audit),
+            )
         )
         opened = _opened(path)
         size = path.stat().st_size / 1e6
@@ -77,7 +82,9 @@ def _audit() -> mw.Audit:
     states = rng.normal(0, 1, (MANY, 32)).astype(np.float32)
     states[:, :CLASSES] += 2.5 * np.eye(CLASSES, dtype=np.float32)[labels]
     log_lira = rng.gumbel(-2, 1.5, MANY)
-    audit = mw.Audit.from_arrays(labels, states, 2 * states[:, :CLASSES], log_lira=log_lira)
+    audit = mw.Audit.from_arrays(
+        labels, states, 2 * states[:, :CLASSES], log_lira=log_lira
+    )
     for metric in ("psmi", "mahalanobis"):
         audit.score(metric)
     return audit

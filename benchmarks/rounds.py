@@ -33,7 +33,10 @@ def rows(_: Namespace) -> list[Row]:
     low, high = np.quantile((psmi - loss)[drawn].mean(axis=1), [0.025, 0.975])
     return [
         Row(f"{work}: PSMI", f"{psmi.mean():.1f}", f"{loss.mean():.1f} the loss"),
-        Row("PSMI less the loss, 95 % interval over rounds", f"{low:+.2f} to {high:+.2f}"),
+        Row(
+            "PSMI less the loss, 95 % interval over rounds",
+            f"{low:+.2f} to {high:+.2f}",
+        ),
         Row(
             "rounds in which PSMI finds more, as many, fewer",
             ", ".join(str((np.sign(psmi - loss) == sign).sum()) for sign in (1, 0, -1)),

@@ -22,12 +22,18 @@ FEW, PLAIN = 256, 2000  # directions
 SEEDS = range(4)
 
 
-def features(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def features(
+    n: int, d: int, n_classes: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Return isotropic Gaussian classes in float32; 5 % of the labels are wrong."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % n_classes
     X = rng.standard_normal((n, d), dtype=np.float32)
-    X += 3 * rng.standard_normal((n_classes, d), dtype=np.float32)[y] / np.float32(np.sqrt(d))
+    X += (
+        3
+        * rng.standard_normal((n_classes, d), dtype=np.float32)[y]
+        / np.float32(np.sqrt(d))
+    )
     return X, np.where(rng.random(n) < 0.05, rng.integers(n_classes, size=n), y)
 
 
@@ -43,7 +49,9 @@ def theirs(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     return published.PSMI(n_estimators=2000).fit_transform(X, y)[0]
 
 
-def long_run(X: np.ndarray, y: np.ndarray, directions: int = 16_384, seed: int = 99) -> np.ndarray:
+def long_run(
+    X: np.ndarray, y: np.ndarray, directions: int = 16_384, seed: int = 99
+) -> np.ndarray:
     """Return a reference whose error is an eighth of that of 256 directions."""
     return PSMI(directions, random_state=seed).fit(X, y).score_samples(X, y)
 
@@ -57,7 +65,9 @@ def _errors() -> list[Row]:
     """Compare errors of 256 corrected directions and of the default with 2000 plain ones."""
     found = []
     for name, (X, y) in _data_sets().items():
-        expected = np.mean([long_run(X, y, seed=1000 + seed) for seed in range(4)], axis=0)
+        expected = np.mean(
+            [long_run(X, y, seed=1000 + seed) for seed in range(4)], axis=0
+        )
 
         def error(
             X: np.ndarray = X, y: np.ndarray = y, expected: Any = expected, **how: Any
@@ -69,9 +79,16 @@ def _errors() -> list[Row]:
         plain, few = error(method="plain")[0], error(n_directions=FEW)[0]
         default, m = error()
         shape = f"{name}; n = {len(X)}, d = {X.shape[1]}, {len(np.unique(y))} classes"
-        for what, one in ((f"{FEW} directions", few), (f"the default ({m} directions)", default)):
+        for what, one in (
+            (f"{FEW} directions", few),
+            (f"the default ({m} directions)", default),
+        ):
             work = f"RMS error of {what} against {PLAIN} plain ones; {shape}"
-            texts = f"{1e3 * one:.2f}e-3", f"{1e3 * plain:.2f}e-3", f"{one / plain:.2f}×"
+            texts = (
+                f"{1e3 * one:.2f}e-3",
+                f"{1e3 * plain:.2f}e-3",
+                f"{one / plain:.2f}×",
+            )
             found.append(Row(work, *texts, ""))
     return found
 
@@ -96,14 +113,21 @@ def _data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def _one_size(d: int, n_classes: int, of_256: str, of_default: str, of_plain: str) -> list[Row]:
+def _one_size(
+    d: int, n_classes: int, of_256: str, of_default: str, of_plain: str
+) -> list[Row]:
     X, y = features(N, d, n_classes)
     theta = np.random.default_rng(1).standard_normal((2000, d), dtype=np.float32)
     default = PSMI()
     few, many, peer = interleaved(
-        lambda: ours(X, y), lambda: scored(default, X, y), lambda: theirs(X, y), repeats=5
+        lambda: ours(X, y),
+        lambda: scored(default, X, y),
+        lambda: theirs(X, y),
+        repeats=5,
     )
-    plain, product = interleaved(lambda: ours(X, y, "plain"), lambda: X @ theta.T, repeats=5)
+    plain, product = interleaved(
+        lambda: ours(X, y, "plain"), lambda: X @ theta.T, repeats=5
+    )
     expected = long_run(X, y)
     errors = rms(ours(X, y) - expected), rms(theirs(X, y) - expected)
     shape = f"n = {N}, d = {d}, {n_classes} classes"
@@ -153,7 +177,9 @@ def _memory() -> list[Row]:
         peak = peak_mb(lambda X=X, y=y, method=method: ours(X, y, method))
         work = f"memory in addition to X, the directions and the result; n = {n}, d = {d}, {method}"
         peak -= directions + 16e-6 * n
-        found.append(Row(work, f"{peak:.0f} MB", "160 MB", f"{peak / 160:.2f}×", "≤ 160 MB"))
+        found.append(
+            Row(work, f"{peak:.0f} MB", "160 MB", f"{peak / 160:.2f}×", "≤ 160 MB")
+        )
     return found
 
 
@@ -179,7 +205,10 @@ def large(_: Namespace) -> list[Row]:
     )
     shape = f"n = {n}, d = {d}, {n_classes} classes"
     works = (
-        (f"PSMI, {FEW} control-variate directions, against their bare product X·Θᵀ", "≤ 8×"),
+        (
+            f"PSMI, {FEW} control-variate directions, against their bare product X·Θᵀ",
+            "≤ 8×",
+        ),
         ("Mahalanobis, 500 components, against the product XᵀX in float64", "≤ 3×"),
     )
     return [
@@ -228,7 +257,9 @@ def auc(_: Namespace) -> list[Row]:
     truth = rng.random(PAIRS) < 0.01
     scores = rng.normal(size=PAIRS) - truth
     ours, peer = interleaved(
-        lambda: roc(scores, truth).auc_interval, lambda: roc_auc_score(truth, -scores), repeats=9
+        lambda: roc(scores, truth).auc_interval,
+        lambda: roc_auc_score(truth, -scores),
+        repeats=9,
     )
     return [
         Row(
@@ -250,11 +281,18 @@ def lira(_: Namespace) -> list[Row]:
     members = rng.random((MODELS, SAMPLES), dtype=np.float32) < 0.5
     target = rng.standard_normal(SAMPLES, dtype=np.float32)
     given = (gaps.nbytes + members.nbytes + target.nbytes) / 1e6
-    return [_compared(gaps, members, target, name, given) for name in ("per-sample", "shrunk")]
+    return [
+        _compared(gaps, members, target, name, given)
+        for name in ("per-sample", "shrunk")
+    ]
 
 
 def _compared(
-    gaps: np.ndarray, members: np.ndarray, target: np.ndarray, variance: str, given: float
+    gaps: np.ndarray,
+    members: np.ndarray,
+    target: np.ndarray,
+    variance: str,
+    given: float,
 ) -> Row:
     def ours() -> None:
         log_lira(gaps, members, target, variance)

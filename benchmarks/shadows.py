@@ -79,7 +79,9 @@ def _in_turns(*ways: Callable[[], float]) -> list[float]:
 def digits_audit(path: str, epochs: float) -> mw.Audit:
     data = mw.data.load_digits(canaries=0.05, seed=0)
     training = mw.TrainingConfig(epochs=epochs, checkpoint_every=epochs)
-    return mw.Audit(mw.models.ConvNet(), data, path=path, training=training, device="cpu")
+    return mw.Audit(
+        mw.models.ConvNet(), data, path=path, training=training, device="cpu"
+    )
 
 
 def _seconds(epochs: float, processes: int, executor: Executor | None = None) -> float:
@@ -113,7 +115,9 @@ def _through_and_bare(epochs: float) -> tuple[float, float]:
         audit.train()
         before = _bare_seconds(audit)
         audit.run_shadows(ONE_AFTER_ANOTHER, None, "final", processes=1)
-        files = sorted(Path(path).glob("shadows/*.safetensors"), key=lambda f: f.stat().st_mtime)
+        files = sorted(
+            Path(path).glob("shadows/*.safetensors"), key=lambda f: f.stat().st_mtime
+        )
         through = files[-1].stat().st_mtime - files[0].stat().st_mtime
         bare = (before + _bare_seconds(audit)) / 2
         return through / (ONE_AFTER_ANOTHER - 1), bare

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("index", *(f"live/{name}" for name in ("mmlu", "banking77", "cifar10", *PLAYGROUNDS)))
+PAGES = (
+    "index",
+    *(f"live/{name}" for name in ("mmlu", "banking77", "cifar10", *PLAYGROUNDS)),
+)
 OPENINGS = 5
 READY = "() => performance.getEntriesByName('live-ready')[0].startTime / 1000"
 
@@ -61,7 +64,9 @@ def _opened(chromium: Browser, page_file: Path) -> tuple[int, float, float]:
     """
     times, used, files = [], [], set()
     for _ in range(OPENINGS):
-        context = chromium.new_context(viewport={"width": 1440, "height": 900}, offline=True)
+        context = chromium.new_context(
+            viewport={"width": 1440, "height": 900}, offline=True
+        )
         page = context.new_page()
         page.on("request", lambda request: files.add(request.url.partition("?")[0]))
         session = context.new_cdp_session(page)
@@ -72,6 +77,8 @@ def _opened(chromium: Browser, page_file: Path) -> tuple[int, float, float]:
         metrics = session.send("Performance.getMetrics")["metrics"]
         used += [one["value"] for one in metrics if one["name"] == "TaskDuration"]
         context.close()
-    paths = [Path(url.removeprefix("file://")) for url in files if url.startswith("file:")]
+    paths = [
+        Path(url.removeprefix("file://")) for url in files if url.startswith("file:")
+    ]
     weight = sum(path.stat().st_size for path in paths)
     return weight, statistics.median(times), statistics.median(used)

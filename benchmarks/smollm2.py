@@ -21,7 +21,9 @@ QUESTIONS = 2000
 LONGEST = 48  # tokens, so that two cores take minutes
 
 
-def _loaded(folder: Path, model: Path, questions: Path) -> tuple[dict[int, NDArray], NDArray]:
+def _loaded(
+    folder: Path, model: Path, questions: Path
+) -> tuple[dict[int, NDArray], NDArray]:
     """Return states (n, 576) at `LAYERS` and each question's field as its label, from a cache."""
     names = {layer: folder / f"smollm2-layer{layer}.npy" for layer in LAYERS}
     labels = folder / "smollm2-labels.npy"
@@ -45,12 +47,15 @@ def _forward(model_path: Path, questions: Path) -> tuple[dict[int, NDArray], NDA
     tokens = tokenizer(prompts)["input_ids"]
     short = [i for i, ids in enumerate(tokens) if len(ids) <= LONGEST]
     chosen = np.random.default_rng(0).permutation(short)[:QUESTIONS]
-    chosen = sorted(chosen, key=lambda i: len(tokens[i]))  # prompts of equal length need no padding
+    # prompts of equal length need no padding
+    chosen = sorted(chosen, key=lambda i: len(tokens[i]))
     kept: dict[int, list[NDArray]] = {layer: [] for layer in LAYERS}
     with torch.inference_mode():
         for batch in _of_equal_length(chosen, tokens):
             ids = torch.tensor([tokens[i] for i in batch])
-            hidden = model.model(ids, output_hidden_states=True, use_cache=False).hidden_states
+            hidden = model.model(
+                ids, output_hidden_states=True, use_cache=False
+            ).hidden_states
             for layer in LAYERS:
                 kept[layer].append(hidden[layer][:, -1].numpy())
     states = {layer: np.concatenate(parts) for layer, parts in kept.items()}
@@ -80,20 +85,33 @@ def rows(arguments: Namespace) -> list[Row]:
         return [left_out(ERROR, "needs --smollm2 FOLDER and --mmlu FILE")]
     folder = arguments.states or Path(tempfile.gettempdir()) / "memowidgets-states"
     representations, y = _loaded(folder, arguments.smollm2, arguments.mmlu)
-    return [row for layer, X in representations.items() for row in _one_layer(layer, X, y)]
+    return [
+        row for layer, X in representations.items() for row in _one_layer(layer, X, y)
+    ]
 
 
 def _one_layer(layer: int, X: np.ndarray, y: np.ndarray) -> list[Row]:
-    long = [PSMI(8192, random_state=s).fit(X, y).score_samples(X, y) for s in range(100, 108)]
+    long = [
+        PSMI(8192, random_state=s).fit(X, y).score_samples(X, y)
+        for s in range(100, 108)
+    ]
     expected = np.mean(long, axis=0)
-    runs = [PSMI(256, random_state=s).fit(X, y).score_samples(X, y, return_std=True) for s in SEEDS]
-    plain = [PSMI(method="plain", random_state=s).fit(X, y).score_samples(X, y) for s in SEEDS]
+    runs = [
+        PSMI(256, random_state=s).fit(X, y).score_samples(X, y, return_std=True)
+        for s in SEEDS
+    ]
+    plain = [
+        PSMI(method="plain", random_state=s).fit(X, y).score_samples(X, y)
+        for s in SEEDS
+    ]
     np.random.seed(0)  # noqa: NPY002 - the published package draws from it
     peer = published.PSMI(n_estimators=2000).fit_transform(X, y)[0]
     error = rms([scores - expected for scores, _ in runs])
     plain_error = rms([scores - expected for scores in plain])
     covered = np.mean([np.abs(scores - expected) < 1.96 * e for scores, e in runs])
-    shape = f"layer {layer}, n = {len(X)}, d = {X.shape[1]}, {len(np.unique(y))} classes"
+    shape = (
+        f"layer {layer}, n = {len(X)}, d = {X.shape[1]}, {len(np.unique(y))} classes"
+    )
     return [
         Row(
             f"{ERROR}; {shape}",
@@ -102,5 +120,11 @@ def _one_layer(layer: int, X: np.ndarray, y: np.ndarray) -> list[Row]:
             f"{error / plain_error:.2f}×",
             "≤ 1.2× (aim 1.0×)",
         ),
-        Row(f"share of 95 % intervals that cover; {shape}", f"{covered:.3f}", "", "", ".91 to .98"),
+        Row(
+            f"share of 95 % intervals that cover; {shape}",
+            f"{covered:.3f}",
+            "",
+            "",
+            ".91 to .98",
+        ),
     ]

@@ -26,7 +26,11 @@ TRAIN = ".mw-watch-next"
 STEPS = 180  # steps of a drag, about as many as a mouse makes in three seconds
 FRAME = 1000 / 60  # ms
 TIMES = "median and 95 % of the times between frames"
-FLAGS = ["--no-sandbox", "--allow-file-access-from-files", "--disable-background-networking"]
+FLAGS = [
+    "--no-sandbox",
+    "--allow-file-access-from-files",
+    "--disable-background-networking",
+]
 # A model that only stores values. Each frame stores the time until the next one, and how much of
 # it was spent in scripts that draw.
 PAGE = """<!doctype html><meta charset="utf-8"><style>%(css)s</style>
@@ -96,14 +100,26 @@ def _playgrounds() -> list[tuple[str, Any, str]]:
     watch = MemorizationPlayground()
     return [
         (f"`PSMIPlayground`, dragging one of {POINTS} points", psmi, ".mw-plot-cloud"),
-        ("`LiRAPlayground`, dragging the target, 256 shadow models", lira, ".mw-plot-gaps"),
-        (f"`TheoremPlayground`, separation of {POINTS} samples in 8 dimensions", theorem, "slider"),
+        (
+            "`LiRAPlayground`, dragging the target, 256 shadow models",
+            lira,
+            ".mw-plot-gaps",
+        ),
+        (
+            f"`TheoremPlayground`, separation of {POINTS} samples in 8 dimensions",
+            theorem,
+            "slider",
+        ),
         ("`MemorizationPlayground`, 150 epochs of training", watch, TRAIN),
     ]
 
 
 def _page(playground: Any) -> str:
-    state = {k: v for k, v in playground.get_state().items() if k not in {"layout", "_esm", "_css"}}
+    state = {
+        k: v
+        for k, v in playground.get_state().items()
+        if k not in {"layout", "_esm", "_css"}
+    }
     texts = {"css": playground._css, "esm": json.dumps(playground._esm)}  # noqa: SLF001
     return PAGE % {**texts, "state": json.dumps(_packed(state))}
 
@@ -128,7 +144,8 @@ def _dragged(page: Page, canvas: str) -> list[tuple[float, float]]:
     x, y = box["x"] + 0.62 * box["width"], box["y"] + box["height"] / 2
     if canvas == ".mw-plot-cloud":
         x, y = _place_of_a_point(page, box)
-    reach = 0.5 * box["width"] if canvas == "slider" else 60.0  # a slider has few positions
+    # a slider has few positions
+    reach = 0.5 * box["width"] if canvas == "slider" else 60.0
     page.mouse.move(x, y)
     page.mouse.down()
     page.evaluate("() => { window.frames_seen.length = 0; }")
@@ -166,4 +183,6 @@ def _row(name: str, pictures: list[tuple[float, float]]) -> Row:
     median, late = statistics.median(times), times[int(0.95 * len(times))]
     script = statistics.median(script for _, script in pictures)
     ours = f"{median:.1f} ms, {late:.1f} ms ({script:.1f} ms of script, {len(times)} pictures)"
-    return Row(f"{name}: {TIMES}", ours, f"{FRAME:.1f} ms", f"{median / FRAME:.2f}×", "≤ 1×")
+    return Row(
+        f"{name}: {TIMES}", ours, f"{FRAME:.1f} ms", f"{median / FRAME:.2f}×", "≤ 1×"
+    )

@@ -22,10 +22,15 @@ EPOCHS = 6
 
 def rows(_arguments: Namespace) -> list[Row]:
     """Train on digits with and without what csl is computed from, in turns."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         place = Path(folder)
         keeping, leaving = interleaved(
-            _training(place / "kept"), _without(_training(place / "left")), repeats=TURNS
+            _training(place / "kept"),
+            _without(_training(place / "left")),
+            repeats=TURNS,
         )
         size, bound = _sizes(place / "kept")
     what = f"training on 1797 digits for {EPOCHS} epochs, a checkpoint every .2 epochs"
@@ -72,5 +77,7 @@ def _sizes(path: Path) -> tuple[int, int]:
     """Return the size of the largest file and the bytes of its numbers."""
     audit = mw.Audit.open(path)
     names = audit.checkpoints.index
-    sizes = [(path / f"{outputs_of(name)}.safetensors").stat().st_size for name in names]
+    sizes = [
+        (path / f"{outputs_of(name)}.safetensors").stat().st_size for name in names
+    ]
     return max(sizes), 4 * len(audit.members) * (len(audit.data.class_names) + 1)

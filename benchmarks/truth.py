@@ -50,8 +50,13 @@ def variances(_: Namespace) -> list[Row]:
         for size in COUNTS
     ]
     eight, many = errors["shrunk", 8], errors["per-sample", 24]
-    work = "rank error on digits: shrunk from 8 shadow models, against per-sample from 24"
-    return [*found, Row(work, f"{eight:.3f}", f"{many:.3f}", f"{eight / many:.2f}×", "≤ 1×")]
+    work = (
+        "rank error on digits: shrunk from 8 shadow models, against per-sample from 24"
+    )
+    return [
+        *found,
+        Row(work, f"{eight:.3f}", f"{many:.3f}", f"{eight / many:.2f}×", "≤ 1×"),
+    ]
 
 
 def _rank_error(
@@ -70,7 +75,9 @@ def _rank_error(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about few models
             values = log_lira(gaps[rows], members[rows], target, variance)
-        found.append(1 - spearmanr(np.nan_to_num(values)[known], truth[known]).statistic)
+        found.append(
+            1 - spearmanr(np.nan_to_num(values)[known], truth[known]).statistic
+        )
     return float(np.mean(found))
 
 
@@ -80,22 +87,35 @@ FREE = ("psmi", "loss", "csl", "psmi+csl")
 
 def references(_: Namespace) -> list[Row]:
     """Print the mean AUC over draws of reference models, beside those of the free scores."""
-    print(f"| recording, truth | {', '.join(FREE)} | 1, 2, 4 reference models |\n|---|---|---|")
+    print(
+        f"| recording, truth | {', '.join(FREE)} | 1, 2, 4 reference models |\n|---|---|---|"
+    )
     for name in ("mmlu-field-smollm2", "banking77-smollm2", "cifar10-wrn"):
         audit = mw.open_recorded(name)
-        _line(audit, f"{name}, log-LiRA ≥ 4 by {HALF} other shadow models", _log_lira(audit), HALF)
+        _line(
+            audit,
+            f"{name}, log-LiRA ≥ 4 by {HALF} other shadow models",
+            _log_lira(audit),
+            HALF,
+        )
         if audit.data.canaries is not None:
             canaries = audit.data.canaries[audit.evidence.member_rows]
             _line(audit, f"{name}, canaries", np.where(canaries, np.inf, -np.inf), None)
     return []
 
 
-def _line(audit: mw.Audit, what: str, truth: NDArray[np.float64], of: int | None) -> None:
+def _line(
+    audit: mw.Audit, what: str, truth: NDArray[np.float64], of: int | None
+) -> None:
     _, members, gaps, _ = member_gaps(audit.evidence, "prediction")
     members, gaps = members[:of], gaps[:of]
-    kept = ((~members).sum(axis=0) >= max(NUMBERS)) & ~np.isnan(truth)  # others lack models
+    # others lack models
+    kept = ((~members).sum(axis=0) >= max(NUMBERS)) & ~np.isnan(truth)
     memorized = truth[kept] >= 4
-    free = [mw.evaluation.roc(audit.score(one).to_numpy()[kept], memorized).auc for one in FREE]
+    free = [
+        mw.evaluation.roc(audit.score(one).to_numpy()[kept], memorized).auc
+        for one in FREE
+    ]
     found = [_auc(gaps[:, kept], members[:, kept], memorized, n) for n in NUMBERS]
     areas = ", ".join(f"{area:.3f}" for area in found)
     n = f"{memorized.sum()} of {len(memorized)}"
@@ -108,7 +128,10 @@ def _log_lira(audit: mw.Audit) -> NDArray[np.float64]:
 
 
 def _auc(
-    gaps: NDArray[np.float32], members: NDArray[np.bool_], truth: NDArray[np.bool_], n: int
+    gaps: NDArray[np.float32],
+    members: NDArray[np.bool_],
+    truth: NDArray[np.bool_],
+    n: int,
 ) -> float:
     rng = np.random.default_rng(0)
     found = []

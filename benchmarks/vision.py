@@ -59,7 +59,9 @@ def _precision(device: str) -> Row:
     work = f"training WRN16-4 in bfloat16 instead of float32, on {device}"
     if not runs_bfloat16(torch.device(device)):
         return left_out(work, "this machine has no instructions for it")
-    slow, fast = (_ours(_recipe(4, precision, device)) for precision in ("float32", "bfloat16"))
+    slow, fast = (
+        _ours(_recipe(4, precision, device)) for precision in ("float32", "bfloat16")
+    )
     seconds, other = interleaved(fast, slow, repeats=2)
     count = _BATCHES * 64
     return Row(
@@ -116,7 +118,9 @@ def _capture(device: str, width: int) -> Row:
 
 def _memory() -> Row:
     """Measure the private memory of two processes that map the same images."""
-    work = f"{_IMAGES} images of 32×32×3 in two processes: private memory of each for them"
+    work = (
+        f"{_IMAGES} images of 32×32×3 in two processes: private memory of each for them"
+    )
     if not Path("/proc/self/smaps_rollup").exists():
         return left_out(work, "this system gives no account of shared memory")
     images = np.zeros((_IMAGES, 32, 32, 3), np.uint8)
@@ -127,13 +131,19 @@ def _memory() -> Row:
         os.sync()  # unwritten pages of a file count as private
         command = [sys.executable, "-c", _CHILD, json.dumps([sent.path, sent.places])]
         children = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+            )
             for _ in range(2)
         ]
         private = [int(child.communicate("go\n")[0]) for child in children]
     worst, whole = max(private) / _MIB, images.nbytes / _MIB
     return Row(
-        work, f"{worst:.1f} MiB", f"{whole:.0f} MiB, a copy", f"{worst / whole:.2f}×", "one copy"
+        work,
+        f"{worst:.1f} MiB",
+        f"{whole:.0f} MiB, a copy",
+        f"{worst / whole:.2f}×",
+        "one copy",
     )
 
 
@@ -204,10 +214,15 @@ def _bare(recipe: Recipe, *, compiled: bool = False) -> Any:
     module: Any = _learner(recipe).module
     images: Any = recipe.data
     pixels = torch.from_numpy(images.images).permute(0, 3, 1, 2).to(device)
-    inputs = ((pixels.float() / 255 - 0.5) / 0.25).contiguous(memory_format=torch.channels_last)
+    inputs = ((pixels.float() / 255 - 0.5) / 0.25).contiguous(
+        memory_format=torch.channels_last
+    )
     labels = torch.from_numpy(recipe.data.labels).to(device)
     optimizer = torch.optim.SGD(
-        module.parameters(), lr=settings.lr, momentum=0.9, weight_decay=settings.weight_decay
+        module.parameters(),
+        lr=settings.lr,
+        momentum=0.9,
+        weight_decay=settings.weight_decay,
     )
     if compiled:
         module = torch.compile(module)
@@ -235,5 +250,7 @@ def _wait(device: str) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    for row in rows(Namespace(cifar10=Path(sys.argv[1]) if len(sys.argv) > 1 else None)):
+    for row in rows(
+        Namespace(cifar10=Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    ):
         print(row)

@@ -26,7 +26,10 @@ GOAL = "≤ 1.05×"
 
 def rows(_arguments: Namespace) -> list[Row]:
     """Measure checkpoints of mw.watch and of the callback, in float32."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         place = Path(folder)
         return [
             _smallest(place),
@@ -46,15 +49,27 @@ def _smallest(folder: Path) -> Row:
     module = nn.Sequential(
         nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2)
     )
-    watch = mw.watch(module, data, folder / "small", 1, checkpoint_every=1, stop_at_drop=None)
+    watch = mw.watch(
+        module, data, folder / "small", 1, checkpoint_every=1, stop_at_drop=None
+    )
     (seconds,) = interleaved(watch.step, repeats=10 * TURNS)
     what = "watch: a checkpoint, 300 samples of 16 numbers, three linear layers"
-    return Row(what, f"{1000 * seconds:.1f} ms", "100 ms before", f"{seconds / 0.1:.2f}×", "≤ .5×")
+    return Row(
+        what,
+        f"{1000 * seconds:.1f} ms",
+        "100 ms before",
+        f"{seconds / 0.1:.2f}×",
+        "≤ .5×",
+    )
 
 
 def _row(what: str, ours: float, plain: float) -> Row:
     return Row(
-        what, f"{ours:.2f} s", f"{plain:.2f} s for a plain pass", f"{ours / plain:.3f}×", GOAL
+        what,
+        f"{ours:.2f} s",
+        f"{plain:.2f} s for a plain pass",
+        f"{ours / plain:.3f}×",
+        GOAL,
     )
 
 
@@ -64,7 +79,9 @@ def _watched_images(folder: Path, n: int) -> Row:
     data = TensorDataset(torch.rand(n, 3, 32, 32), torch.arange(n) % 10)
     digits = mw.data.ImageDataset.from_arrays(np.zeros((10, 32, 32, 3)), np.arange(10))
     module = mw.models.WideResNet(depth=16, width=2).build(digits)
-    ours, plain = _watched(module, data, folder / f"{n}-images", lambda inputs: module(inputs[0]))
+    ours, plain = _watched(
+        module, data, folder / f"{n}-images", lambda inputs: module(inputs[0])
+    )
     return _row(f"watch: a checkpoint, {n} images, WideResNet-16-2", ours, plain)
 
 
@@ -73,7 +90,9 @@ def _watched_large_images(folder: Path) -> Row:
     from transformers import AutoConfig, AutoModelForImageClassification
 
     torch.manual_seed(0)
-    data = TensorDataset(torch.rand(LARGE_IMAGES, 3, 224, 224), torch.arange(LARGE_IMAGES) % 10)
+    data = TensorDataset(
+        torch.rand(LARGE_IMAGES, 3, 224, 224), torch.arange(LARGE_IMAGES) % 10
+    )
     config = AutoConfig.for_model(
         "resnet",
         layer_type="basic",
@@ -83,7 +102,9 @@ def _watched_large_images(folder: Path) -> Row:
         num_labels=10,
     )
     module: nn.Module = AutoModelForImageClassification.from_config(config)  # type: ignore[no-untyped-call]
-    ours, plain = _watched(module, data, folder / "large", lambda inputs: module(inputs[0]))
+    ours, plain = _watched(
+        module, data, folder / "large", lambda inputs: module(inputs[0])
+    )
     return _row("watch: a checkpoint, 100 images of 224×224, ResNet-18", ours, plain)
 
 
@@ -93,8 +114,12 @@ def _watched_tokens(folder: Path) -> Row:
     module = _transformer()
     tokens = torch.randint(1, 1000, (TEXTS, 64))
     data = TensorDataset(tokens, torch.arange(TEXTS) % 10)
-    ours, plain = _watched(module, data, folder / "tokens", lambda inputs: module(inputs[0]))
-    return _row("watch: a checkpoint, 500 texts of 64 tokens, BERT of 6 blocks", ours, plain)
+    ours, plain = _watched(
+        module, data, folder / "tokens", lambda inputs: module(inputs[0])
+    )
+    return _row(
+        "watch: a checkpoint, 500 texts of 64 tokens, BERT of 6 blocks", ours, plain
+    )
 
 
 def _watched(
@@ -151,15 +176,20 @@ def _called_back(folder: Path) -> Row:
 
     def ours() -> None:
         with torch.no_grad():
-            next(module.parameters()).add_(1e-6)  # else it is the checkpoint that there is
+            # else it is the checkpoint that there is
+            next(module.parameters()).add_(1e-6)
         recorder.record(module, next(steps), Progress())
 
     def plain() -> None:
         module.eval()
         with torch.no_grad():
             for start in range(0, len(data), model.forward_batch):
-                inputs = feed(np.arange(start, min(start + model.forward_batch, len(data))))
+                inputs = feed(
+                    np.arange(start, min(start + model.forward_batch, len(data)))
+                )
                 module(**{name: inputs[name] for name in names})
 
     seconds = interleaved(ours, plain, repeats=TURNS)
-    return _row("callback: a checkpoint, 1000 texts of 62 tokens, BERT of 6 blocks", *seconds)
+    return _row(
+        "callback: a checkpoint, 1000 texts of 62 tokens, BERT of 6 blocks", *seconds
+    )

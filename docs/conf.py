@@ -25,8 +25,16 @@ version = release = installed("memowidgets")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["_static"]
-autodoc_mock_imports = ["lightning", "transformers"]  # only base classes: they take 15 s to import
-for mocked in (*autodoc_mock_imports, "lightning.pytorch"):  # else they are imported for comments
+# only base classes: they take 15 s to import
+autodoc_mock_imports = [
+    "lightning",
+    "transformers",
+]
+# else they are imported for comments
+for mocked in (
+    *autodoc_mock_imports,
+    "lightning.pytorch",
+):
     ModuleAnalyzer.cache["module", mocked] = PycodeError(f"{mocked} is not imported")
 default_role = "py:obj"  # a name in single backticks becomes a link if possible
 
@@ -58,7 +66,10 @@ html_theme_options = {
         "color-brand-content": "#1c5d8c",
         "font-stack": "system-ui, sans-serif",
     },
-    "dark_css_variables": {"color-brand-primary": "#72b7ea", "color-brand-content": "#72b7ea"},
+    "dark_css_variables": {
+        "color-brand-primary": "#72b7ea",
+        "color-brand-content": "#72b7ea",
+    },
     "footer_icons": [],
 }
 

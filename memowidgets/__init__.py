@@ -52,7 +52,9 @@ __all__ = [
 ]
 
 
-__getattr__ = later(__name__, {name: _NAMES.get(name, f"{__name__}.{name}") for name in __all__})
+__getattr__ = later(
+    __name__, {name: _NAMES.get(name, f"{__name__}.{name}") for name in __all__}
+)
 
 
 def __dir__() -> list[str]:

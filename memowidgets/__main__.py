@@ -19,7 +19,8 @@ FAILED = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack ρ, as in a pipe on Windows
+    # its encoding may lack ρ, as in a pipe on Windows
+    if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     chosen, unknown = _parser().parse_known_args(arguments)
     if unknown:
@@ -47,12 +48,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    doctor = commands.add_parser("doctor", help="check what is installed and what is missing")
+    doctor = commands.add_parser(
+        "doctor", help="check what is installed and what is missing"
+    )
     on = "train a small audit on a device, such as cuda, and compare it with the CPU"
     doctor.add_argument("--device", metavar="NAME", help=on)
     doctor.set_defaults(run=_doctor, parser=doctor)
     _add_demo(commands.add_parser("demo", help="open a recorded audit in the browser"))
-    _add_report(commands.add_parser("report", help="write a run's report: one offline page"))
+    _add_report(
+        commands.add_parser("report", help="write a run's report: one offline page")
+    )
     audits = commands.add_parser("audits", help="list the runs in a folder")
     audits.add_argument("folder", type=Path, metavar="FOLDER")
     audits.set_defaults(run=_audits, parser=audits)
@@ -69,13 +74,21 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
 
 
 def _add_report(report: argparse.ArgumentParser) -> None:
-    report.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
-    report.add_argument("page", type=Path, metavar="OUT.html", help="the page; OUT.json too")
-    report.add_argument("--tau", type=float, help="flag samples that score at most this (psmi: 0)")
+    report.add_argument(
+        "run_dir", type=Path, metavar="RUN_DIR", help="the run directory"
+    )
+    report.add_argument(
+        "page", type=Path, metavar="OUT.html", help="the page; OUT.json too"
+    )
+    report.add_argument(
+        "--tau", type=float, help="flag samples that score at most this (psmi: 0)"
+    )
     report.add_argument("--metric", help="psmi, loss, logit_gap, mahalanobis …")
     samples = "include the samples most at risk, with labels and ids"
     report.add_argument("--include-samples", action="store_true", help=samples)
-    report.add_argument("--overwrite", action="store_true", help="replace existing files")
+    report.add_argument(
+        "--overwrite", action="store_true", help="replace existing files"
+    )
     report.set_defaults(run=_report, parser=report)
 
 
@@ -92,7 +105,9 @@ def _doctor(chosen: argparse.Namespace) -> int:
 def _demo(chosen: argparse.Namespace) -> int:
     from memowidgets.commands.demo import demo
 
-    for line in demo(chosen.out, browser=not chosen.no_browser, overwrite=chosen.overwrite):
+    for line in demo(
+        chosen.out, browser=not chosen.no_browser, overwrite=chosen.overwrite
+    ):
         print(line, flush=True)
     return 0
 

@@ -20,7 +20,9 @@ from memowidgets.vocabulary import quoted, visible
 
 _AT_ONCE = 2**22  # values
 _FEW = 20  # labels that may all differ
-_A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample
+_A_NAME = (
+    40  # characters of a label that a message quotes: a longer one may be a sample
+)
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 
 
@@ -146,7 +148,9 @@ def several(name: str, values: Any) -> list[Any]:
     TypeError: etas must be several values, such as a list, not 4.0
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} must be several values, such as a list, not {as_code(values)}")
+        raise TypeError(
+            f"{name} must be several values, such as a list, not {as_code(values)}"
+        )
     check_unmasked(values)
     return list(values)
 
@@ -175,7 +179,9 @@ def has_form(value: Any, form: Any) -> bool:
             has_form(value.get(name), form.get(name, form.get(str))) for name in names
         )
     if isinstance(form, list | tuple):
-        fits = isinstance(value, list) and (isinstance(form, list) or len(value) == len(form))
+        fits = isinstance(value, list) and (
+            isinstance(form, list) or len(value) == len(form)
+        )
         return fits and all(has_form(inner, form[0]) for inner in value)
     if not isinstance(form, type | UnionType):
         return bool(form(value))
@@ -228,7 +234,8 @@ def to_numpy(array: Any) -> NDArray[Any]:
     else:
         check_unmasked(array)
         found = np.asarray(array)
-    if found.dtype.kind == "O" and hasattr(array, "to_numpy"):  # Float64, double[pyarrow]
+    # such as Float64 and double[pyarrow] of pandas
+    if found.dtype.kind == "O" and hasattr(array, "to_numpy"):
         with contextlib.suppress(TypeError, ValueError):
             found = array.to_numpy(dtype=np.float64, na_value=np.nan)
     return found
@@ -268,7 +275,12 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
 
 
 def check_finite(
-    values: ArrayLike, what: str, remedy: str = "", *, row: str = "row", allowed: float = 0.0
+    values: ArrayLike,
+    what: str,
+    remedy: str = "",
+    *,
+    row: str = "row",
+    allowed: float = 0.0,
 ) -> None:
     """Raise if an array has a NaN or an infinite number.
 
@@ -309,7 +321,9 @@ def check_finite(
         wrong = ~(fine | (piece == allowed)).reshape(len(piece), -1)
         if wrong.any() and not first:
             at, column = np.argwhere(wrong)[0].tolist()
-            first = f"{row} {start + at}" + (f", column {column}" if rows.ndim > 1 else "")
+            first = f"{row} {start + at}" + (
+                f", column {column}" if rows.ndim > 1 else ""
+            )
         n_wrong += int(wrong.any(axis=1).sum())
     if n_wrong:
         raise ValueError(
@@ -336,8 +350,11 @@ def check_same_order(**given: Any) -> None:
     for name, one in given.items():
         if hasattr(one, "iloc"):
             indices[name] = one.index
-        elif isinstance(one, pandas.Index) or (name == "ids" and isinstance(one, list | tuple)):
-            indices[name] = pandas.Index(one, dtype=object)  # any text, even a broken one
+        elif isinstance(one, pandas.Index) or (
+            name == "ids" and isinstance(one, list | tuple)
+        ):
+            # any text, even a broken one
+            indices[name] = pandas.Index(one, dtype=object)
     for (first, known), (name, index) in combinations(indices.items(), 2):
         if index.equals(known) or len(index) != len(known) or not known.is_unique:
             continue
@@ -397,7 +414,8 @@ def numbered_labels(
             "class_names must be a list with the name of class 0 first, not of type "
             f"{type(class_names).__name__}"
         )
-    categories = getattr(getattr(labels, "dtype", None), "categories", None)  # of pandas
+    # of pandas
+    categories = getattr(getattr(labels, "dtype", None), "categories", None)
     if categories is not None and class_names is None:
         class_names = [str(name) for name in categories]
         labels = np.asarray(labels).astype(object)
@@ -411,11 +429,19 @@ def numbered_labels(
             f"each of the {len(known)} labels is a different string, so they are not classes; pass "
             "another column, or class_names"
         )
-    names = tuple(sorted(set(known))) if class_names is None else tuple(map(str, class_names))
+    names = (
+        tuple(sorted(set(known)))
+        if class_names is None
+        else tuple(map(str, class_names))
+    )
     position = {name: number for number, name in enumerate(names)}
     for row, label in enumerate(known):
         if label not in position:
-            shown = quoted(label) if len(label) <= _A_NAME else f"a text of {len(label)} characters"
+            shown = (
+                quoted(label)
+                if len(label) <= _A_NAME
+                else f"a text of {len(label)} characters"
+            )
             raise ValueError(
                 f"the label in {where(row)} is {shown}, which is not one of the {len(names)} "
                 "class_names; correct it, or add it to class_names"
@@ -423,7 +449,9 @@ def numbered_labels(
     return np.array([position[label] for label in known], dtype=np.int64), names
 
 
-def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".format) -> NDArray[Any]:
+def plain_labels(
+    labels: ArrayLike, where: Callable[[int], str] = "row {}".format
+) -> NDArray[Any]:
     """Return labels as an array of strings or of numbers.
 
     Raises
@@ -442,9 +470,13 @@ def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".forma
     if array.ndim != 1 or array.dtype.kind not in "fOUT":
         return array
     if array.dtype.kind == "U" and not hasattr(labels, "dtype"):
-        array = np.array(labels, dtype=object)  # NumPy turned the numbers of a list into strings
+        # NumPy turned the numbers of a list into strings
+        array = np.array(labels, dtype=object)
     blank = (isinstance(label, str) and not label.strip() for label in array)
-    missing = [is_missing(label) or no_word for label, no_word in zip(array, blank, strict=True)]
+    missing = [
+        is_missing(label) or no_word
+        for label, no_word in zip(array, blank, strict=True)
+    ]
     if any(missing):
         raise ValueError(
             f"{sum(missing)} of {len(missing)} labels are missing, the first in "

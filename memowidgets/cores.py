@@ -23,7 +23,9 @@ def cores() -> int:
     return int(cpu_count())
 
 
-def on_all_cores(work: Callable[[Piece], Found], pieces: Sequence[Piece]) -> Iterator[Found]:
+def on_all_cores(
+    work: Callable[[Piece], Found], pieces: Sequence[Piece]
+) -> Iterator[Found]:
     """Yield what `work` returns for each piece, in their order; the cores do not change it."""
     if len(pieces) == 1:
         yield work(pieces[0])

@@ -119,7 +119,11 @@ class DecisionLog:
     ) -> None:
         self._texts, self._class_names = texts, class_names
         self._run, self._ids, self._file = run, known, f"{folder}{FILE}"
-        self._seen: tuple[Any, Table] = (None, {})  # state of the file, and what it held
+        # state of the file, and what it held
+        self._seen: tuple[Any, Table] = (
+            None,
+            {},
+        )
         self._table: Table | None = None
         self._unkept: Table = {}
         # values before and after each step, by id
@@ -158,7 +162,9 @@ class DecisionLog:
         """
         import pandas as pd
 
-        return pd.DataFrame(_rows(self.table()), columns=_header(self.table()), dtype=object)
+        return pd.DataFrame(
+            _rows(self.table()), columns=_header(self.table()), dtype=object
+        )
 
     def refresh(self) -> None:
         """Read decisions that others made in the same run directory."""
@@ -208,17 +214,25 @@ class DecisionLog:
             valid = ", ".join(map(repr, CHOICES))
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
         if decision == "anonymise" and not self._texts:
-            raise ValueError("only texts can be anonymised: keep or remove these samples")
+            raise ValueError(
+                "only texts can be anonymised: keep or remove these samples"
+            )
         to = self._checked_class(decision, to)
         if note is not None and len(note) > MOST_CHARACTERS:
-            raise ValueError(f"a note has at most {MOST_CHARACTERS} characters, not {len(note)}")
+            raise ValueError(
+                f"a note has at most {MOST_CHARACTERS} characters, not {len(note)}"
+            )
         note = note and HALF_CHARACTERS.sub("\ufffd", note)
         with self._lock:
             self.refresh()  # a note must not bring back what another writer has decided otherwise
             changes = {}
             for name in map(self._checked, ids):
                 made = self[name]
-                made = made if decision is None else replace(made, decision=decision, to=to)
+                made = (
+                    made
+                    if decision is None
+                    else replace(made, decision=decision, to=to)
+                )
                 made = made if note is None else replace(made, note=note)
                 if made != self[name]:
                     changes[name] = made
@@ -269,16 +283,26 @@ class DecisionLog:
                 raise ValueError(f"to={as_code(to)} is only for the decision 'relabel'")
             return ""
         known = self._class_names
-        valid = "" if known is None else f"; valid: {listed(map(quoted, known), each=_A_CLASS)}"
+        valid = (
+            ""
+            if known is None
+            else f"; valid: {listed(map(quoted, known), each=_A_CLASS)}"
+        )
         if not isinstance(to, str) or not to or (known is not None and to not in known):
-            raise ValueError(f"'relabel' needs the new class as to=, not {as_code(to)}{valid}")
+            raise ValueError(
+                f"'relabel' needs the new class as to=, not {as_code(to)}{valid}"
+            )
         return to
 
     def _checked(self, name: str) -> str:
         """Return an id that can be decided on, or raise."""
         if not isinstance(name, str):
             raise TypeError(f"an id must be a text, not {as_code(name)}")
-        if self._known is not None and name not in self._known and name not in self.table():
+        if (
+            self._known is not None
+            and name not in self._known
+            and name not in self.table()
+        ):
             raise ValueError(f"unknown id {quoted(name)}; it is not in the data")
         return str(name)
 
@@ -305,7 +329,10 @@ class DecisionLog:
         state = run.state(self._file, "")
         if not state or state != self._seen[0]:
             text = run.read_text(self._file)
-            self._seen = state, {} if text is None else from_csv(text, str(run.path / self._file))
+            self._seen = (
+                state,
+                {} if text is None else from_csv(text, str(run.path / self._file)),
+            )
         return dict(self._seen[1])
 
     def _store(self, run: RunDirectory) -> Table:
@@ -371,7 +398,10 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
     for cells in (header, *rows):
         writer.writerow(
-            [_TO_NEUTRALISE.sub("'", cell) if isinstance(cell, str) else cell for cell in cells]
+            [
+                _TO_NEUTRALISE.sub("'", cell) if isinstance(cell, str) else cell
+                for cell in cells
+            ]
         )
     return out.getvalue()
 
@@ -383,7 +413,10 @@ def _header(table: Mapping[str, Decision]) -> list[str]:
 def _rows(table: Mapping[str, Decision]) -> list[list[str]]:
     """Return the cells of each decision, as many as there are columns."""
     width = len(_header(table))
-    return [[name, made.decision, made.note, made.to][:width] for name, made in table.items()]
+    return [
+        [name, made.decision, made.note, made.to][:width]
+        for name, made in table.items()
+    ]
 
 
 def from_csv(text: str, where: str = "decisions.csv") -> Table:
@@ -400,12 +433,16 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     >>> from_csv('id,decision,note\n7,remove,"a, b"\n')
     {'7': Decision(decision='remove', note='a, b', to='')}
     """
-    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    reader = csv.reader(
+        io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True
+    )
     table: Table = {}
     try:
         header = next(reader, None)
         if header not in (HEADER, WITH_CLASS):
-            raise ValueError(f"{where}, line 1: the columns must be id,decision,note[,to]")
+            raise ValueError(
+                f"{where}, line 1: the columns must be id,decision,note[,to]"
+            )
         for cells in reader:
             if cells:
                 line = f"{where}, line {reader.line_num}"
@@ -416,14 +453,18 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
                         "one of the two lines"
                     )
     except csv.Error as error:
-        raise ValueError(f"{where}, line {reader.line_num}: broken CSV ({error})") from None
+        raise ValueError(
+            f"{where}, line {reader.line_num}: broken CSV ({error})"
+        ) from None
     return _apply({}, table)
 
 
 def _parse_row(cells: list[str], header: list[str], where: str) -> tuple[str, Decision]:
     if len(cells) != len(header):
         columns = ", ".join(header)
-        raise ValueError(f"{where}: {len(cells)} cells instead of {len(header)} ({columns})")
+        raise ValueError(
+            f"{where}: {len(cells)} cells instead of {len(header)} ({columns})"
+        )
     name, note, *to = (_TO_RESTORE.sub("", cell) for cell in (cells[0], *cells[2:]))
     decision, new = cells[1].strip(), to[0] if to else ""
     if decision not in CHOICES:
@@ -447,7 +488,9 @@ def _apply(table: Table, changes: Table) -> Table:
 # decisions on the samples of an audit, and the dataset that they leave
 
 
-def log_of(data: Dataset, run: RunDirectory | None = None, folder: str = "") -> DecisionLog:
+def log_of(
+    data: Dataset, run: RunDirectory | None = None, folder: str = ""
+) -> DecisionLog:
     """Return the decisions on these samples: those of a run directory, or new ones in memory."""
     texts = isinstance(data, MCQDataset | TextDataset | WithheldDataset)
     names = data.class_names
@@ -468,16 +511,22 @@ def apply_decisions(
         is not one of the classes or options, or nothing would be left.
     """
     if isinstance(data, WithheldDataset):
-        raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
+        raise StoreError(
+            f"the samples are not at hand, only their ids: give {data.hint}"
+        )
     made = log.table()
     ids = data.ids.tolist()
     if strangers := sorted(set(made) - set(ids)):
-        warn_user(f"{FILE} contains ids that are not in the dataset: {listed(strangers, 5)}")
+        warn_user(
+            f"{FILE} contains ids that are not in the dataset: {listed(strangers, 5)}"
+        )
     decided = {name: made[name].decision for name in ids if name in made}
     removed = {name for name, decision in decided.items() if decision == "remove"}
     to_edit = [name for name, decision in decided.items() if decision == "anonymise"]
     if len(removed) == len(ids):
-        raise ValueError("every sample is to be removed: there is nothing left to train on")
+        raise ValueError(
+            "every sample is to be removed: there is nothing left to train on"
+        )
     new = {} if texts is None else dict(texts)
     edited = _anonymise(_relabel(data, made), to_edit, new)
     _warn_of_duplicates(data, removed | set(to_edit))
@@ -489,7 +538,8 @@ def _relabel(data: Dataset, made: Mapping[str, Decision]) -> Dataset:
     """Return the data with the classes that samples are to be relabelled to."""
     number = {name: i for i, name in enumerate(data.class_names)}
     labels = data.labels.copy()
-    n_choices = getattr(data, "n_choices", np.full(len(data), len(number)))  # of each question
+    # of each question
+    n_choices = getattr(data, "n_choices", np.full(len(data), len(number)))
     for row, name in enumerate(data.ids.tolist()):
         if name in made and made[name].decision == "relabel":
             label = number.get(made[name].to, len(number))
@@ -507,7 +557,9 @@ def _anonymise(data: Dataset, names: list[str], texts: Mapping[str, Any]) -> Dat
     if others := sorted(texts.keys() - set(names), key=str):
         known = others[0] in data.ids.tolist()
         why = "not to be anonymised: decide so first" if known else "not in the data"
-        raise ValueError(f"texts contains the sample {quoted(others[0])}, which is {why}")
+        raise ValueError(
+            f"texts contains the sample {quoted(others[0])}, which is {why}"
+        )
     if not names:
         return data
     if not isinstance(data, MCQDataset | TextDataset):

@@ -56,7 +56,9 @@ def later(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
 
     def found(name: str) -> Any:
         if name not in places:
-            raise AttributeError(f"{package} has no {name!r}; it has {', '.join(places)}")
+            raise AttributeError(
+                f"{package} has no {name!r}; it has {', '.join(places)}"
+            )
         module = import_module(places[name])
         return module if places[name].endswith(f".{name}") else getattr(module, name)
 
@@ -71,7 +73,10 @@ def installed(packages: Iterable[str]) -> dict[str, str]:
     >>> list(installed(["numpy", "no-such-package"]))
     ['numpy']
     """
-    from importlib import metadata  # not needed by `import memowidgets`, which stays fast
+    # not needed by `import memowidgets`, which stays fast
+    from importlib import (
+        metadata,
+    )
 
     found = {}
     for name in packages:
@@ -92,7 +97,9 @@ class _MissingExtras:
         if extra is None:
             return None
         frame = sys._getframe(1)  # noqa: SLF001 - who imports is told to nobody
-        while frame.f_back and frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
+        while frame.f_back and frame.f_code.co_filename.startswith(
+            "<frozen importlib._bootstrap"
+        ):
             frame = frame.f_back
         if not str(frame.f_globals.get("__name__")).startswith(f"{__package__}."):
             return None

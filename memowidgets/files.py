@@ -20,7 +20,11 @@ UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process
 _PRIVATE = 0o600
 _LARGEST_READ = 2**30  # bytes; the manifest of a million samples has a twentieth of it
 _LONGEST_NAME = 255  # bytes of a name of a file or folder, on all usual file systems
-_MARKS = ("design.safetensors", "arrays.safetensors")  # one of them lies in every run directory
+# one of them lies in every run directory
+_MARKS = (
+    "design.safetensors",
+    "arrays.safetensors",
+)
 
 
 @contextmanager
@@ -98,7 +102,9 @@ def checked_path(path: object) -> Path:
         If it is empty, which would be the working folder, holds a NUL character, or is too long.
     """
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"a path must be a text or a pathlib.Path, not {type(path).__name__}")
+        raise TypeError(
+            f"a path must be a text or a pathlib.Path, not {type(path).__name__}"
+        )
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise ValueError(
@@ -107,7 +113,11 @@ def checked_path(path: object) -> Path:
     try:
         longest = max((len(os.fsencode(part)) for part in Path(text).parts), default=0)
         found = Path(text).expanduser()
-    except (UnicodeEncodeError, RuntimeError):  # a lone surrogate; the home of an unknown user
+    # a lone surrogate; the home of an unknown user
+    except (
+        UnicodeEncodeError,
+        RuntimeError,
+    ):
         raise ValueError(f"{text!a} cannot be a path; name a file or folder") from None
     if longest > _LONGEST_NAME:
         raise ValueError(
@@ -127,7 +137,9 @@ def open_regular(path: Path) -> BufferedReader:
     OSError
         If it does not exist or cannot be read.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    handle = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise ValueError(
@@ -201,7 +213,9 @@ def digest_of(*parts: str | bytes | memoryview) -> str:
     """
     found = hashlib.sha256()
     for part in parts:
-        found.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part)
+        found.update(
+            part.encode(errors="surrogatepass") if isinstance(part, str) else part
+        )
     return found.hexdigest()[:16]
 
 
@@ -212,7 +226,11 @@ def digest(content: Any) -> str:
 
 def array_digest(array: NDArray[Any]) -> str:
     """Return a digest of an array's dtype, shape and values."""
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
+    raw = (
+        np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        if array.size
+        else b""
+    )
     return digest_of(f"{array.dtype.str}{array.shape}", raw)
 
 
@@ -227,7 +245,11 @@ def fingerprints(manifest: Mapping[str, Any]) -> tuple[str, str]:
     Two runs of equal identity give equal results. The identity leaves out where model and data
     came from, the versions of the libraries, and whether the run is a recording.
     """
-    short = {k: _long_digest(v) if k in _LONG else v for k, v in manifest.items() if k != "check"}
+    short = {
+        k: _long_digest(v) if k in _LONG else v
+        for k, v in manifest.items()
+        if k != "check"
+    }
     same: dict[str, Any] = {k: v for k, v in short.items() if k not in _APART}
     if isinstance(same.get("data"), dict):
         same["data"] = {k: v for k, v in same["data"].items() if k != "source"}

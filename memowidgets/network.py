@@ -34,7 +34,9 @@ def hub_errors() -> tuple[type[Exception], ...]:
     """
     from huggingface_hub import errors
 
-    own = (getattr(errors, name, OSError) for name in ("HTTPError", "HFValidationError"))
+    own = (
+        getattr(errors, name, OSError) for name in ("HTTPError", "HFValidationError")
+    )
     return (OSError, JSONDecodeError, *own)
 
 
@@ -63,11 +65,15 @@ def failure(error: Exception, name: str, otherwise: str) -> Exception:
             "`hf auth login`, or pass a folder that contains it"
         )
     if isinstance(error, RevisionNotFoundError):
-        return ValueError(f"{name} on the hub has no such revision; leave it out for the newest")
+        return ValueError(
+            f"{name} on the hub has no such revision; leave it out for the newest"
+        )
     return ConnectionError(f"{otherwise}: {first_line(error)}")
 
 
-def hub_folder(repository: str, revision: str | None, patterns: Sequence[str]) -> tuple[Path, str]:
+def hub_folder(
+    repository: str, revision: str | None, patterns: Sequence[str]
+) -> tuple[Path, str]:
     """Download the files of a dataset that match the patterns, each as a whole or not at all.
 
     Parameters
@@ -124,7 +130,9 @@ def hub_folder(repository: str, revision: str | None, patterns: Sequence[str]) -
 def check_pinned(source: str | Path, revision: str | None) -> None:
     """Raise for a revision of something that is not on the hub."""
     if revision is not None and str(source) != "hub":
-        raise ValueError(f"{source} is a path, which has no revisions; leave revision out")
+        raise ValueError(
+            f"{source} is a path, which has no revisions; leave revision out"
+        )
 
 
 def _check_parts(folder: Path, patterns: Sequence[str]) -> None:
@@ -134,4 +142,6 @@ def _check_parts(folder: Path, patterns: Sequence[str]) -> None:
     for start, count, end in {part.groups() for part in parts}:
         there = sum(part.groups() == (start, count, end) for part in parts)
         if there < int(count):
-            raise OSError(f"{folder} has {there} of the {int(count)} parts {start}*{end}")
+            raise OSError(
+                f"{folder} has {there} of the {int(count)} parts {start}*{end}"
+            )

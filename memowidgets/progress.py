@@ -77,7 +77,9 @@ class Progress:
         if what != self._task:
             self._task, self._started, self._done_at_start = what, now, done
         if self._listener is not None:
-            self._listener(Step(done, total, what, self._seconds_left(done, total, now)))
+            self._listener(
+                Step(done, total, what, self._seconds_left(done, total, now))
+            )
 
     def _seconds_left(self, done: int, total: int, now: float) -> float | None:
         finished = done - self._done_at_start
@@ -110,20 +112,28 @@ def progress_or_bar(progress: Progress | None) -> Iterator[Progress]:
     """
     if progress is not None:
         if not callable(getattr(progress, "report", None)):
-            raise TypeError(f"progress must be a Progress, not {type(progress).__name__}")
+            raise TypeError(
+                f"progress must be a Progress, not {type(progress).__name__}"
+            )
         yield progress
         return
     from tqdm.auto import tqdm
     from tqdm.std import tqdm as of_text
 
     is_text = getattr(tqdm, "display", None) is of_text.display  # and not a notebook's
-    with tqdm(total=None, leave=False, disable=is_text and not sys.stderr.isatty()) as bar:
+    with tqdm(
+        total=None, leave=False, disable=is_text and not sys.stderr.isatty()
+    ) as bar:
         drawn: tuple[str, float] = "", 0.0
 
         def draw(step: Step) -> None:
             nonlocal drawn
             now = time.monotonic()
-            is_soon = step.what == drawn[0] and now < drawn[1] + _APART and step.done < step.total
+            is_soon = (
+                step.what == drawn[0]
+                and now < drawn[1] + _APART
+                and step.done < step.total
+            )
             if bar.disable or is_soon:  # each row of a user's data is reported
                 return
             drawn = step.what, now
@@ -135,4 +145,5 @@ def progress_or_bar(progress: Progress | None) -> Iterator[Progress]:
                 bar.update(step.done - bar.n)
 
         yield Progress(draw)
-        bar.total = bar.n  # done, if before its end: else a red bar stays in the notebook
+        # done, if before its end: else a red bar stays in the notebook
+        bar.total = bar.n

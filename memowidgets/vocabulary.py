@@ -11,9 +11,12 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any, Self
 
-HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # lone surrogates, which no file can hold
+# lone surrogates, which no file can hold
+HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"\s+")
-_UNSEEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_UNSEEN = re.compile(
+    "[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]"
+)
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 SPOKEN = {
     "psmi": "PSMI",
@@ -152,7 +155,9 @@ def percent(share: float) -> str:
     if 1 - _LEAST < share < 1:
         return "> 99.9 %"
     near = share < _ROUND or share > 1 - _ROUND
-    return f"{f'{100 * share:.1f}'.removesuffix('.0') if near else round(100 * share)} %"
+    return (
+        f"{f'{100 * share:.1f}'.removesuffix('.0') if near else round(100 * share)} %"
+    )
 
 
 def between(interval: tuple[float, float]) -> str:
@@ -207,7 +212,9 @@ def counted_flagged(flagged: float, of: float) -> str:
     >>> counted_flagged(54, 798), counted_flagged(1, 9)
     ('54 of 798 samples are flagged', '1 of 9 samples is flagged')
     """
-    return f"{whole(flagged)} of {whole(of)} samples {verb(flagged, 'is', 'are')} flagged"
+    return (
+        f"{whole(flagged)} of {whole(of)} samples {verb(flagged, 'is', 'are')} flagged"
+    )
 
 
 def truly(expected: float, of: float | None = None) -> str:

@@ -24,7 +24,13 @@ INLINE = {
 }
 SELF = "'self'"
 STYLED = re.compile(r"<[a-zA-Z][^<>]*?\sstyle=\"([^\"]*)\"")
-LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+LOADED = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "link": "href",
+}
 
 
 class Page(HTMLParser):
@@ -65,9 +71,12 @@ def build(site: Path = SITE) -> int:
 def readable(page: str) -> str:
     """Return a page whose captions and code a screen reader and a keyboard reach."""
     page = page.replace(
-        'class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'
+        'class="caption" role="heading"',
+        'class="caption" role="heading" aria-level="2"',
     )
-    return page.replace('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">')
+    return page.replace(
+        '<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">'
+    )
 
 
 def guarded(page: str) -> str:
@@ -97,7 +106,9 @@ def guarded(page: str) -> str:
 
 
 def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return (
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    )
 
 
 def problems(site: Path = SITE) -> Iterator[str]:
@@ -113,10 +124,14 @@ def problems(site: Path = SITE) -> Iterator[str]:
                 continue
             if parts.scheme in {"mailto", "data"}:
                 continue
-            target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            target = (
+                (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            )
             if not target.exists():
                 yield f"{here} links to {address}, which is not there"
-            elif target in pages and unquote(parts.fragment) not in pages[target].anchors:
+            elif (
+                target in pages and unquote(parts.fragment) not in pages[target].anchors
+            ):
                 yield f"{here} links to {address}, which has no such place"
 
 

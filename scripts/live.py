@@ -81,7 +81,8 @@ class Shown:
 RECORDINGS = {
     "patients-smollm2": Shown(("psmi", "loss", "csl", "psmi+csl")),
     "mmlu-field-smollm2": Shown(
-        ("psmi", "loss", "mahalanobis", "csl", "psmi_mean", "psmi+csl"), classes=MMLU_FIELDS
+        ("psmi", "loss", "mahalanobis", "csl", "psmi_mean", "psmi+csl"),
+        classes=MMLU_FIELDS,
     ),
     "banking77-smollm2": Shown(
         ("psmi", "loss", "mahalanobis", "csl", "psmi+csl"),
@@ -159,7 +160,9 @@ def part(kind: str, name: str) -> Moving:
         If there is no such kind, recording or playground, or the recording cannot be read.
     """
     if kind not in KINDS:
-        raise UnknownPartError(f"unknown kind {kind!r} of a live part; valid: {', '.join(KINDS)}")
+        raise UnknownPartError(
+            f"unknown kind {kind!r} of a live part; valid: {', '.join(KINDS)}"
+        )
     valid = PLAYGROUNDS if kind == "playground" else RECORDINGS
     if name not in valid:
         raise UnknownPartError(f"unknown {kind} {name!r}; valid: {', '.join(valid)}")
@@ -209,7 +212,10 @@ def hands(name: str) -> Moving:
 
     recorded = _Recorded(name)
     return Moving(
-        "hands", recorded.title, recorded.still(), {"guess": guess_of(open_recorded(name))}
+        "hands",
+        recorded.title,
+        recorded.still(),
+        {"guess": guess_of(open_recorded(name))},
     )
 
 
@@ -224,8 +230,12 @@ class _Recorded:
         found = self.view.checkpoint_choices()
         self.checkpoints = [c for c in found if not wanted or c.value in wanted]
         layers = self.view.layer_choices()
-        self.layers = [c for c in layers if not self.shown.layers or c.value in self.shown.layers]
-        self.scores = [c for c in self.view.score_choices() if c.value in self.shown.scores]
+        self.layers = [
+            c for c in layers if not self.shown.layers or c.value in self.shown.layers
+        ]
+        self.scores = [
+            c for c in self.view.score_choices() if c.value in self.shown.scores
+        ]
         self.last = next(c.value for c in layers if c.marked)
         self.rho = next(c.value for c in self.checkpoints if c.marked)
         self.first = ("psmi", self.last, self.rho)
@@ -233,7 +243,9 @@ class _Recorded:
         measured = self.view.view(*self.first).log_lira
         self.rows = np.flatnonzero(np.isfinite(() if measured is None else measured))
         self.truth = self._scored(*self.first).log_lira
-        self.tau = self.wire(*self.first)["canary_tau"] if self.shown.by_canaries else 0.0
+        self.tau = (
+            self.wire(*self.first)["canary_tau"] if self.shown.by_canaries else 0.0
+        )
 
     def opening(self) -> dict[str, Any]:
         """Return where τ and η stand, and log-LiRA of every member."""
@@ -263,7 +275,11 @@ class _Recorded:
         """Yield the score, layer and checkpoint of each view that is on the page."""
         for score in self.scores:
             for checkpoint in self.checkpoints:
-                there = self.layers if score.uses_layer and checkpoint.value == self.rho else ()
+                there = (
+                    self.layers
+                    if score.uses_layer and checkpoint.value == self.rho
+                    else ()
+                )
                 for layer in [c.value for c in there] or [self.last]:
                     pick = score.value, layer, checkpoint.value
                     if self.view.is_computed(*pick):
@@ -335,9 +351,19 @@ class _Recorded:
         """Return the numbers of a pick for the members on the page, which must all have them."""
         found = self.view.view(*pick)
         if len(found.scores) != len(self.evidence.members) or found.log_lira is None:
-            raise UnknownPartError(f"{found.title} does not have every member's score and log-LiRA")
+            raise UnknownPartError(
+                f"{found.title} does not have every member's score and log-LiRA"
+            )
         shown = {}
-        for name in ("scores", "labels", "positions", "errors", "log_lira", "canaries", "right"):
+        for name in (
+            "scores",
+            "labels",
+            "positions",
+            "errors",
+            "log_lira",
+            "canaries",
+            "right",
+        ):
             column = getattr(found, name)
             shown[name] = None if column is None else np.asarray(column)[self.rows]
         return replace(found, **shown)
@@ -367,17 +393,27 @@ class _Recorded:
         point = evaluation.at(self.tau)
         low, high = evaluation.auc_interval
         rows = [
-            ("memorised (log-LiRA ≥ 4)", f"{whole(memorized.sum())} of {whole(point.n)}", ""),
+            (
+                "memorised (log-LiRA ≥ 4)",
+                f"{whole(memorized.sum())} of {whole(point.n)}",
+                "",
+            ),
             (f"flagged {at(self.tau)}", whole(point.flagged), ""),
             (
                 "TPR: memorised ones that are flagged",
                 percent(point.tpr),
                 between(point.tpr_interval),
             ),
-            ("FPR: others that are flagged", percent(point.fpr), between(point.fpr_interval)),
+            (
+                "FPR: others that are flagged",
+                percent(point.fpr),
+                between(point.fpr_interval),
+            ),
             ("AUC", f"{evaluation.auc:.2f}", f"{low:.2f} to {high:.2f}"),
         ]
-        return still(found, self.tau, ETA) + _table(f"{found.title}, {at(self.tau)}", rows)
+        return still(found, self.tau, ETA) + _table(
+            f"{found.title}, {at(self.tau)}", rows
+        )
 
 
 @cache
@@ -391,7 +427,9 @@ def _opened(name: str) -> tuple[Evidence, AuditView]:
         own = audit.run_references, audit.run_shadows, audit.decision_log
         return audit.evidence, AuditView(audit.evidence_with, lambda: audit.run, *own)
     except (StoreError, ValueError, OSError) as error:
-        raise UnknownPartError(f"the recorded audit {name!r} cannot be shown: {error}") from error
+        raise UnknownPartError(
+            f"the recorded audit {name!r} cannot be shown: {error}"
+        ) from error
 
 
 def upward(scores: Floats) -> tuple[NDArray[Any], bool]:
@@ -430,7 +468,9 @@ def _table(caption: str, rows: Iterable[Sequence[str]]) -> str:
         + "</tr>"
         for name, *cells in rows
     )
-    return f"<table><caption>{html.escape(caption)}</caption><tbody>{body}</tbody></table>"
+    return (
+        f"<table><caption>{html.escape(caption)}</caption><tbody>{body}</tbody></table>"
+    )
 
 
 # -------------------------------------------------------------------- playgrounds
@@ -452,7 +492,14 @@ def playground(name: str) -> Moving:
 
 
 _OURS = {
-    *("_model_module", "_model_module_version", "_model_name", "_view_count", "layout", "tooltip"),
+    *(
+        "_model_module",
+        "_model_module_version",
+        "_model_name",
+        "_view_count",
+        "layout",
+        "tooltip",
+    ),
     *("_view_module", "_view_module_version", "_view_name", "_dom_classes", "tabbable"),
     *("_esm", "_css", "_anywidget_id", "_experimental_cell_id"),
 }

@@ -42,13 +42,17 @@ def executed(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Run a notebook in an empty folder, and leave what is seen without a kernel."""
     with tempfile.TemporaryDirectory() as folder:
         place = {"metadata": {"path": folder}}
-        NotebookClient(notebook, timeout=LONGEST, resources=place, coalesce_streams=True).execute()
+        NotebookClient(
+            notebook, timeout=LONGEST, resources=place, coalesce_streams=True
+        ).execute()
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = {"name": "python"}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [shown for output in cell.outputs if (shown := static(output))]
+            cell.outputs = [
+                shown for output in cell.outputs if (shown := static(output))
+            ]
     return notebook
 
 
@@ -78,7 +82,10 @@ def picture_of(text: str) -> dict[str, Any]:
     for name, playground in PLAYGROUNDS.items():
         if text.startswith(playground):
             picture = (STILLS / f"{name}.png").read_bytes()
-            return {"image/png": base64.b64encode(picture).decode(), "text/plain": playground}
+            return {
+                "image/png": base64.b64encode(picture).decode(),
+                "text/plain": playground,
+            }
     return {}
 
 

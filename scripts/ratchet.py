@@ -18,7 +18,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "pyproject.toml"
-LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+LAYOUT = {
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -29,8 +35,13 @@ def code_lines(text: str) -> int:
         if token.type not in LAYOUT | {tokenize.COMMENT}:
             code.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            code.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+        if (
+            isinstance(node, DOCUMENTED)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            code.difference_update(
+                range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+            )
     return len(code)
 
 
@@ -46,8 +57,12 @@ def counted() -> dict[str, int]:
     for file in sorted(package.rglob("*.py")):
         first, *rest = file.relative_to(package).parts
         rooms[first if rest else "files"] += code_lines(file.read_text("utf-8"))
-    scripts = sum(script_lines(file.read_text("utf-8")) for file in package.rglob("*.js"))
-    tests = sum(code_lines(file.read_text("utf-8")) for file in (ROOT / "tests").rglob("*.py"))
+    scripts = sum(
+        script_lines(file.read_text("utf-8")) for file in package.rglob("*.js")
+    )
+    tests = sum(
+        code_lines(file.read_text("utf-8")) for file in (ROOT / "tests").rglob("*.py")
+    )
     return {**rooms, "package": rooms.total(), "javascript": scripts, "tests": tests}
 
 

@@ -81,7 +81,9 @@ def compare(chromium: Browser) -> None:
         _show(page, PAGE.format(part("audit", RECORDED_PATIENTS).markup()))
         page.get_by_role("button", name="Compare", exact=True).click()
         page.wait_for_timeout(300)
-        _save(page.locator(".mw-dashboard").screenshot(), PICTURE.with_name("compare.png"))
+        _save(
+            page.locator(".mw-dashboard").screenshot(), PICTURE.with_name("compare.png")
+        )
 
 
 def report(chromium: Browser) -> None:
@@ -134,7 +136,9 @@ def quickstart(notebook: NotebookPage) -> int:
     started = time.monotonic()
     notebook.run_all(timeout=600)
     notebook.page.wait_for_selector(".mw-card")
-    print(f"quickstart: {time.monotonic() - started:.0f} s from Run All to the dashboard")
+    print(
+        f"quickstart: {time.monotonic() - started:.0f} s from Run All to the dashboard"
+    )
     for output in notebook.outputs():
         if output["output_type"] == "stream":
             print(output["text"], end="")
@@ -165,7 +169,10 @@ def animate(notebook: NotebookPage, dashboard: Locator) -> int:
         mouse.move(x + FARTHEST * box["width"] * share, y)
         page.wait_for_timeout(250)  # the kernel sends the samples
         frames.append(_frame(dashboard.screenshot()))
-        if step == STEPS and dashboard.locator(".mw-explorer").get_attribute("data-tau") == before:
+        if (
+            step == STEPS
+            and dashboard.locator(".mw-explorer").get_attribute("data-tau") == before
+        ):
             raise RuntimeError("τ does not follow the drag: it began beside τ's knob")
     mouse.up()
     if page.evaluate("() => getSelection().toString()"):
@@ -187,11 +194,15 @@ def at_rest(page: Page, element: Locator) -> FloatRect:
 
 def palette(picture: Image.Image) -> Image.Image:
     """Return the colours to keep: the common ones as they are, and those farthest apart."""
-    common = sorted(picture.getcolors(picture.width * picture.height), reverse=True)[:COMMON]
+    common = sorted(picture.getcolors(picture.width * picture.height), reverse=True)[
+        :COMMON
+    ]
     rare = Image.Quantize.MAXCOVERAGE  # a colour counts however little of it there is
     others = picture.quantize(COLOURS - COMMON, method=rare, dither=Image.Dither.NONE)
     found = Image.new("P", (1, 1))
-    found.putpalette([*(c for _, colour in common for c in colour), *others.getpalette()])
+    found.putpalette(
+        [*(c for _, colour in common for c in colour), *others.getpalette()]
+    )
     return found
 
 
@@ -209,7 +220,12 @@ def _saved(frames: list[Image.Image]) -> int:
     found = [frame.quantize(palette=few, dither=Image.Dither.NONE) for frame in same]
     times = [RESTING if i in (0, STEPS) else MOVING for i in range(len(found))]
     found[0].save(
-        ANIMATION, save_all=True, append_images=found[1:], duration=times, loop=0, optimize=True
+        ANIMATION,
+        save_all=True,
+        append_images=found[1:],
+        duration=times,
+        loop=0,
+        optimize=True,
     )
     return ANIMATION.stat().st_size
 

@@ -47,7 +47,9 @@ def _one_thread_trains_shadows() -> Iterator[None]:
     """
     fill = ShadowSet.fill
 
-    def fill_in_a_thread(self, n, job, processes, progress, executor=None, indices=None):
+    def fill_in_a_thread(
+        self, n, job, processes, progress, executor=None, indices=None
+    ):
         if PROCESSES[0] or processes is not None or executor is not None:
             return fill(self, n, job, processes, progress, executor, indices)
         with ThreadPoolExecutor(1) as thread:

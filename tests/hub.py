@@ -18,7 +18,9 @@ from urllib.parse import unquote, urlsplit
 
 _LARGE = (".safetensors", ".parquet", ".bin")  # behind a redirect, as in Git LFS
 _REPOSITORY = r"(?:[\w.-]+/)?[\w.-]+"
-_API = re.compile(rf"/api/(models|datasets)/({_REPOSITORY})(?:/(revision|tree)/([^/]+)(?:/.*)?)?")
+_API = re.compile(
+    rf"/api/(models|datasets)/({_REPOSITORY})(?:/(revision|tree)/([^/]+)(?:/.*)?)?"
+)
 _FILE = re.compile(rf"/(?:(datasets)/)?({_REPOSITORY})/resolve/([^/]+)/(.+)")
 
 
@@ -35,7 +37,9 @@ class Repository:
 
     def push(self, files: dict[str, bytes], branch: str = "main") -> str:
         """Make a commit of these files, and return its name."""
-        said = json.dumps([branch, len(self.commits), sorted(map(_sha, files.values()))])
+        said = json.dumps(
+            [branch, len(self.commits), sorted(map(_sha, files.values()))]
+        )
         commit = hashlib.sha1(said.encode()).hexdigest()  # as git names them
         self.commits[commit] = dict(files)
         self.branches[branch] = commit
@@ -67,7 +71,9 @@ class Hub:
     def model(self, name: str, files: dict[str, bytes]) -> Repository:
         return self._added(self.models, name, files)
 
-    def dataset(self, name: str, files: dict[str, bytes], branch: str = "main") -> Repository:
+    def dataset(
+        self, name: str, files: dict[str, bytes], branch: str = "main"
+    ) -> Repository:
         return self._added(self.datasets, name, files, branch)
 
     def goes_wrong(self, pattern: str, how: str) -> None:
@@ -83,11 +89,18 @@ class Hub:
     def heard(self, request: str) -> str | None:
         """Write a request down, and return what must go wrong with it."""
         self.asked.append(request)
-        return next((how for pattern, how in self.faults if re.search(pattern, request)), None)
+        return next(
+            (how for pattern, how in self.faults if re.search(pattern, request)), None
+        )
 
     def blob(self, digest: str) -> bytes | None:
         repositories = (*self.models.values(), *self.datasets.values())
-        files = (f for r in repositories for files in r.commits.values() for f in files.values())
+        files = (
+            f
+            for r in repositories
+            for files in r.commits.values()
+            for f in files.values()
+        )
         return next((content for content in files if _sha(content) == digest), None)
 
     @contextmanager
@@ -97,7 +110,9 @@ class Hub:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         self.address = f"http://127.0.0.1:{server.server_port}"
-        self.files = f"http://localhost:{server.server_port}/cdn"  # another host, as at the hub
+        self.files = (
+            f"http://localhost:{server.server_port}/cdn"  # another host, as at the hub
+        )
         try:
             yield self
         finally:
@@ -106,7 +121,10 @@ class Hub:
 
     @staticmethod
     def _added(
-        where: dict[str, Repository], name: str, files: dict[str, bytes], branch: str = "main"
+        where: dict[str, Repository],
+        name: str,
+        files: dict[str, bytes],
+        branch: str = "main",
     ) -> Repository:
         where[name] = Repository()
         where[name].push(files, branch)
@@ -118,10 +136,16 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def _answer(self) -> None:
-        path = urlsplit(self.path).path  # still quoted: a branch's name may contain a slash
+        path = urlsplit(
+            self.path
+        ).path  # still quoted: a branch's name may contain a slash
         fault = self.hub.heard(f"{self.command} {unquote(path)}")
         if fault == "html":
-            self._say(200, b"<!doctype html><title>Log in</title>", {"Content-Type": "text/html"})
+            self._say(
+                200,
+                b"<!doctype html><title>Log in</title>",
+                {"Content-Type": "text/html"},
+            )
         elif fault is not None:
             self._say(int(fault))
         elif path.startswith("/cdn/"):
@@ -150,7 +174,9 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return repository
 
-    def _api(self, kind: str, name: str, what: str | None, revision: str | None) -> None:
+    def _api(
+        self, kind: str, name: str, what: str | None, revision: str | None
+    ) -> None:
         repository = self._allowed(kind, name)
         if repository is None:
             return
@@ -163,7 +189,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._json([_entry(path, content) for path, content in files.items()])
         else:
             siblings = [{"rfilename": path} for path in files]
-            self._json({"id": name, "sha": commit, "siblings": siblings, "private": False})
+            self._json(
+                {"id": name, "sha": commit, "siblings": siblings, "private": False}
+            )
 
     def _file(self, kind: str | None, name: str, revision: str, path: str) -> None:
         repository = self._allowed(kind or "models", name)
@@ -179,8 +207,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(404, headers=headers | {"X-Error-Code": "EntryNotFound"})
         elif path.endswith(_LARGE):
             digest = _sha(content)
-            linked = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content))}
-            self._say(302, headers=headers | linked | {"Location": f"{self.hub.files}/{digest}"})
+            linked = {
+                "X-Linked-Etag": f'"{digest}"',
+                "X-Linked-Size": str(len(content)),
+            }
+            self._say(
+                302,
+                headers=headers | linked | {"Location": f"{self.hub.files}/{digest}"},
+            )
         else:
             self._say(200, content, headers | {"ETag": f'"{_git(content)}"'})
 
@@ -194,7 +228,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self, said: object) -> None:
         self._say(200, json.dumps(said).encode(), {"Content-Type": "application/json"})
 
-    def _say(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
+    def _say(
+        self, status: int, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
@@ -219,5 +255,7 @@ def _git(content: bytes) -> str:
 def _entry(path: str, content: bytes) -> dict[str, object]:
     about = {"type": "file", "path": path, "size": len(content), "oid": _git(content)}
     if path.endswith(_LARGE):
-        about |= {"lfs": {"oid": _sha(content), "size": len(content), "pointerSize": 100}}
+        about |= {
+            "lfs": {"oid": _sha(content), "size": len(content), "pointerSize": 100}
+        }
     return about

@@ -9,7 +9,9 @@ from typing import Any
 __all__ = ["printed"]
 
 
-def printed(code: str, *arguments: object, options: tuple[str, ...] = (), **how: Any) -> str:
+def printed(
+    code: str, *arguments: object, options: tuple[str, ...] = (), **how: Any
+) -> str:
     """Return what Python code prints; fails with what it says of its error.
 
     `options` are Python's, as in ``("-W", "error")``, `arguments` the code's, and `how` is given to

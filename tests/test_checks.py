@@ -30,7 +30,9 @@ FORMS = [WORDS, WORDS.tolist(), pd.Series(WORDS), pd.Series(WORDS, dtype="catego
          pd.Series(WORDS, dtype="string"), WORDS.astype(object)]  # fmt: skip
 
 
-@pytest.mark.parametrize("labels", FORMS, ids=lambda form: str(getattr(form, "dtype", "list")))
+@pytest.mark.parametrize(
+    "labels", FORMS, ids=lambda form: str(getattr(form, "dtype", "list"))
+)
 def test_strings_in_any_form_are_the_sorted_classes(labels):
     scores = PSMI(64, random_state=0).fit(X, CODES).score_samples(X, CODES)
     fitted = PSMI(64, random_state=0).fit(X, labels)
@@ -60,10 +62,22 @@ def test_class_names_say_which_column_is_whose():
     ("call", "message"),
     [
         (lambda: loss(LOGITS[:, :2], WORDS), "3 different strings for 2 columns"),
-        (lambda: PSMI().fit(X, [*WORDS[:-1], None]), "1 of 90 labels are missing, .* row 89"),
-        (lambda: PSMI().fit(X, WORDS).score_samples(X, ["x", *WORDS[1:]]), "row 0, 'x', is not"),
-        (lambda: mw.Audit.from_arrays(WORDS, X, class_names=["card", "cash"]), "not one of the 2"),
-        (lambda: mw.widgets.SampleInspector(["a", "b"], labels=["x", None]), "labels are missing"),
+        (
+            lambda: PSMI().fit(X, [*WORDS[:-1], None]),
+            "1 of 90 labels are missing, .* row 89",
+        ),
+        (
+            lambda: PSMI().fit(X, WORDS).score_samples(X, ["x", *WORDS[1:]]),
+            "row 0, 'x', is not",
+        ),
+        (
+            lambda: mw.Audit.from_arrays(WORDS, X, class_names=["card", "cash"]),
+            "not one of the 2",
+        ),
+        (
+            lambda: mw.widgets.SampleInspector(["a", "b"], labels=["x", None]),
+            "labels are missing",
+        ),
     ],
 )
 def test_what_strings_do_not_say_is_an_error(call, message):
@@ -88,7 +102,9 @@ def test_sparse_features_are_made_dense_and_their_size_is_said():
 
 @pytest.mark.parametrize("samples", [None, TEXTS, PIXELS])
 def test_a_class_that_never_occurs_is_said_once(samples):
-    with pytest.warns(UserWarning, match="1 of 4 classes never occur in the labels: 0;") as said:
+    with pytest.warns(
+        UserWarning, match="1 of 4 classes never occur in the labels: 0;"
+    ) as said:
         mw.Audit.from_arrays(CODES + 1, representations=X, samples=samples)
     assert len(said) == 1
 
@@ -98,14 +114,20 @@ def test_a_column_of_logits_without_a_label_is_no_reason_to_warn():
     assert len(mw.Audit.from_arrays(CODES, logits=wide).data.class_names) == 4
 
 
-@pytest.mark.parametrize("names", [{"x", "y"}, {0: "x", 1: "y"}, "xy"], ids=["set", "dict", "str"])
+@pytest.mark.parametrize(
+    "names", [{"x", "y"}, {0: "x", 1: "y"}, "xy"], ids=["set", "dict", "str"]
+)
 def test_names_without_an_order_of_their_own_are_refused(names):
-    with pytest.raises(TypeError, match=f"class 0 first, not of type {type(names).__name__}"):
+    with pytest.raises(
+        TypeError, match=f"class 0 first, not of type {type(names).__name__}"
+    ):
         mw.data.TextDataset.from_texts(["a", "b"], ["x", "y"], class_names=names)
 
 
 def test_classes_that_are_written_almost_alike_are_said():
-    with pytest.warns(UserWarning, match="' Spam' and 'spam' differ only in capitals, spaces"):
+    with pytest.warns(
+        UserWarning, match="' Spam' and 'spam' differ only in capitals, spaces"
+    ):
         data = mw.data.TextDataset.from_texts(["a", "b", "c"], ["spam", "ham", " Spam"])
     assert len(data.class_names) == 3
     letters = mw.data.TextDataset.from_texts(["a", "b"], ["A", "a"])  # of an alphabet
@@ -119,18 +141,25 @@ def test_classes_that_are_written_almost_alike_are_said():
 
 def test_categories_of_pandas_number_the_classes_in_their_own_order():
     names = ["loan", "card", "cash"]
-    for labels in (pd.Categorical(WORDS, names), pd.Series(pd.Categorical(WORDS, names))):
+    for labels in (
+        pd.Categorical(WORDS, names),
+        pd.Series(pd.Categorical(WORDS, names)),
+    ):
         audit = mw.Audit.from_arrays(labels, logits=LOGITS)
         assert audit.data.class_names == tuple(names)
         np.testing.assert_array_equal(audit.labels, NUMBERS)
         np.testing.assert_array_equal(loss(LOGITS, labels), loss(LOGITS, NUMBERS))
         texts = mw.data.TextDataset.from_texts(TEXTS, labels)
         np.testing.assert_array_equal(texts.labels, NUMBERS)
-        table = mw.data.TableDataset.from_frame(pd.DataFrame({"x": X[:, 0], "label": labels}))
+        table = mw.data.TableDataset.from_frame(
+            pd.DataFrame({"x": X[:, 0], "label": labels})
+        )
         np.testing.assert_array_equal(table.labels, NUMBERS)
         assert table.class_names == tuple(names)
     years = pd.Categorical(2024 - NUMBERS, [2024, 2023, 2022])
-    np.testing.assert_array_equal(mw.Audit.from_arrays(years, logits=LOGITS).labels, NUMBERS)
+    np.testing.assert_array_equal(
+        mw.Audit.from_arrays(years, logits=LOGITS).labels, NUMBERS
+    )
     with pytest.raises(ValueError, match=r"1 of 90 labels are missing, .* row 3"):
         mw.Audit.from_arrays(pd.Series(labels).where(np.arange(N) != 3), logits=LOGITS)
 
@@ -157,13 +186,21 @@ MASK = np.arange(N) == 4
 IMAGES = np.broadcast_to(MASK[:, None, None], PIXELS.shape)
 MASKED = [
     lambda: mw.Audit.from_arrays(np.ma.array(NUMBERS, mask=MASK), X),
-    lambda: mw.Audit.from_arrays(NUMBERS, np.ma.array(X, mask=MASK[:, None] & (X == X))),
+    lambda: mw.Audit.from_arrays(
+        NUMBERS, np.ma.array(X, mask=MASK[:, None] & (X == X))
+    ),
     lambda: mw.Audit.from_arrays(NUMBERS, X, log_lira=np.ma.array(X[:, 0], mask=MASK)),
     lambda: mw.Audit.from_arrays(NUMBERS, X, canaries=np.ma.array(MASK, mask=MASK)),
-    lambda: mw.Audit.from_arrays(NUMBERS, X).score(lambda x, *_: np.ma.array(x[:, 0], mask=MASK)),
-    lambda: mw.Audit.from_arrays(NUMBERS, X).evaluate("psmi", truth=np.ma.array(MASK, mask=MASK)),
+    lambda: mw.Audit.from_arrays(NUMBERS, X).score(
+        lambda x, *_: np.ma.array(x[:, 0], mask=MASK)
+    ),
+    lambda: mw.Audit.from_arrays(NUMBERS, X).evaluate(
+        "psmi", truth=np.ma.array(MASK, mask=MASK)
+    ),
     lambda: mw.data.ImageDataset.from_arrays(np.ma.array(PIXELS, mask=IMAGES), NUMBERS),
-    lambda: mw.data.TextDataset.from_texts(TEXTS, WORDS, ids=np.ma.array(np.arange(N), mask=MASK)),
+    lambda: mw.data.TextDataset.from_texts(
+        TEXTS, WORDS, ids=np.ma.array(np.arange(N), mask=MASK)
+    ),
 ]
 
 
@@ -175,9 +212,14 @@ def test_masked_values_are_refused_wherever_they_enter(call):
 
 @pytest.mark.parametrize("kind", ["Float64", "double[pyarrow]", "object"])
 def test_numbers_of_pandas_in_any_type_are_numbers(kind):
-    table, plain = pd.DataFrame(X).astype(kind), mw.Audit.from_arrays(NUMBERS, X, LOGITS)
+    table, plain = (
+        pd.DataFrame(X).astype(kind),
+        mw.Audit.from_arrays(NUMBERS, X, LOGITS),
+    )
     audit = mw.Audit.from_arrays(NUMBERS, table, pd.DataFrame(LOGITS).astype(kind))
-    np.testing.assert_array_equal(audit.representation("last"), plain.representation("last"))
+    np.testing.assert_array_equal(
+        audit.representation("last"), plain.representation("last")
+    )
     np.testing.assert_array_equal(audit.score("loss"), plain.score("loss"))
     rows = mw.data.TableDataset.from_frame(table.assign(label=NUMBERS))
     np.testing.assert_array_equal(rows.columns["0"], X[:, 0])
@@ -226,8 +268,12 @@ INSIDE = GAPS.sample(frac=1, axis=1, random_state=0) > 0
         lambda: mw.memorization.log_lira(GAPS, INSIDE, np.zeros(N), variance="global"),
         lambda: mw.memorization.log_lira(GAPS, GAPS > 0, SHUFFLED, variance="global"),
         lambda: mw.memorization.counterfactual(GAPS, INSIDE),
-        lambda: mw.widgets.ThresholdExplorer(pd.Series(X[:, 0], ROWS), log_lira=SHUFFLED),
-        lambda: mw.widgets.SampleInspector(ROWS, pd.Series(X[:, 0], ROWS), SHUFFLED > 0),
+        lambda: mw.widgets.ThresholdExplorer(
+            pd.Series(X[:, 0], ROWS), log_lira=SHUFFLED
+        ),
+        lambda: mw.widgets.SampleInspector(
+            ROWS, pd.Series(X[:, 0], ROWS), SHUFFLED > 0
+        ),
     ],
 )
 def test_names_of_rows_in_another_order_are_refused(call):
@@ -240,7 +286,9 @@ def test_names_of_rows_in_one_order_or_of_other_rows_are_taken():
     assert np.array_equal(mine, loss(LOGITS, CODES))
     assert np.array_equal(mine, loss(pd.DataFrame(LOGITS), pd.Series(CODES, ROWS)))
     differences = mw.memorization.counterfactual(GAPS, INSIDE[GAPS.columns])
-    assert np.array_equal(differences, mw.memorization.counterfactual(GAPS.to_numpy(), GAPS > 0))
+    assert np.array_equal(
+        differences, mw.memorization.counterfactual(GAPS.to_numpy(), GAPS > 0)
+    )
 
 
 @pytest.mark.parametrize("at_once", [8, 2**22])
@@ -250,9 +298,13 @@ def test_the_place_of_any_bad_number_is_named(at_once, row, column, value):
     table[row, column] = table[9, 3] = value
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checks, "_AT_ONCE", at_once)
-        with pytest.raises(ValueError, match=rf"2 of 10 .* row {row}, column {column}$"):
+        with pytest.raises(
+            ValueError, match=rf"2 of 10 .* row {row}, column {column}$"
+        ):
             checks.check_finite(table, "numbers")
-        checks.check_finite(np.where(np.isfinite(table), 0, -np.inf), "it", allowed=-np.inf)
+        checks.check_finite(
+            np.where(np.isfinite(table), 0, -np.inf), "it", allowed=-np.inf
+        )
 
 
 def test_rows_of_several_lengths_are_named():

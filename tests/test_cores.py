@@ -11,7 +11,9 @@ from memowidgets.cores import on_all_cores, one_thread_each
 
 def threads():
     """Most threads that a product of matrices may use."""
-    return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+    return max(
+        pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"
+    )
 
 
 def test_results_come_in_the_order_of_the_pieces():

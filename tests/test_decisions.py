@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import memowidgets as mw
-from memowidgets.decisions import Decision, DecisionLog, apply_decisions, from_csv, log_of, to_csv
+from memowidgets.decisions import (
+    Decision,
+    DecisionLog,
+    apply_decisions,
+    from_csv,
+    log_of,
+    to_csv,
+)
 from memowidgets.store import RunDirectory, StoreError, run_at
 from tests.audit.conftest import small_audit, small_data
 
@@ -35,7 +42,12 @@ def run(tmp_path):
 def questions(n=6):
     names = [f"Ms Smith {i}?" for i in range(n)]
     rows = [
-        {"question": names[max(0, i - 1)], "choices": ["x", "y"], "answer": i % 2, "id": f"p{i}"}
+        {
+            "question": names[max(0, i - 1)],
+            "choices": ["x", "y"],
+            "answer": i % 2,
+            "id": f"p{i}",
+        }
         for i in range(n)
     ]
     return mw.data.MCQDataset.from_records(rows)
@@ -48,7 +60,10 @@ def questions(n=6):
 def test_a_table_comes_back_as_it_was(entries):
     table = {name: Decision(*made) for name, made in entries.items()}
     assert from_csv(to_csv(table)) == table
-    table = {name: Decision("relabel", note, f"={note}") for name, (_, note) in entries.items()}
+    table = {
+        name: Decision("relabel", note, f"={note}")
+        for name, (_, note) in entries.items()
+    }
     assert from_csv(to_csv(table)) == table
 
 
@@ -58,9 +73,15 @@ def test_no_cell_is_a_formula_whatever_separates_cells(text):
     for separator in ",;\t":
         for row in csv.reader(io.StringIO(written, newline=""), delimiter=separator):
             for cell in row:
-                parts = cell.replace("\r", "\n").replace("\t", "\n").replace(";", "\n").split("\n")
+                parts = (
+                    cell.replace("\r", "\n")
+                    .replace("\t", "\n")
+                    .replace(";", "\n")
+                    .split("\n")
+                )
                 assert not any(
-                    part.lstrip(' "\0\v\f\xa0').startswith(tuple("=+-@")) for part in parts
+                    part.lstrip(' "\0\v\f\xa0').startswith(tuple("=+-@"))
+                    for part in parts
                 )
                 assert separator != "," or not cell.startswith(("\t", "\r", "\n"))
 
@@ -70,14 +91,20 @@ def test_no_cell_is_a_formula_whatever_separates_cells(text):
     [
         ("", "columns must be id,decision,note"),
         ("id;decision;note\n", "columns must be"),
-        ("id,decision,note\n7,maybe,\n", r"line 2: unknown decision 'maybe'; valid: 'keep'"),
+        (
+            "id,decision,note\n7,maybe,\n",
+            r"line 2: unknown decision 'maybe'; valid: 'keep'",
+        ),
         ("id,decision,note\n7,keep\n", "line 2: 2 cells"),
         ('id,decision,note\n"7,keep,\n', "broken CSV"),
         ("id,decision,note,to\n7,relabel,,\n", "line 2: .*'relabel'"),
         ("id,decision,note,to\n7,keep,,x\n", "line 2: .*'keep'.*'x'"),
         ("id,decision,note\n7,relabel,\n", "line 2: .*'relabel'"),
         ("id,decision,note,to\n7,keep,\n", "line 2: 3 cells instead of 4"),
-        ("id,decision,note,to\n7,relabel,,x\n7,relabel,,y\n", "line 3: .*'7'.*keep one"),
+        (
+            "id,decision,note,to\n7,relabel,,x\n7,relabel,,y\n",
+            "line 3: .*'7'.*keep one",
+        ),
     ],
 )
 def test_a_broken_file_is_named(text, words):
@@ -86,7 +113,9 @@ def test_a_broken_file_is_named(text, words):
 
 
 def test_a_file_that_a_spreadsheet_saved_is_read():
-    assert from_csv("\ufeffid,decision,note\r\n7,keep,'=1\r\n") == {"7": Decision("keep", "=1")}
+    assert from_csv("\ufeffid,decision,note\r\n7,keep,'=1\r\n") == {
+        "7": Decision("keep", "=1")
+    }
 
 
 # Deciding
@@ -190,8 +219,16 @@ def test_anonymised_questions_take_the_place_of_the_original():
     data = questions()
     log = decided(data, "anonymise", ["p0", "p1"])
     left = apply_decisions(data, log, {"p0": ("Someone?", ("x", "z")), "p1": "Anyone?"})
-    assert (left[0].question, left[0].choices, left[0].label) == ("Someone?", ("x", "z"), 0)
-    assert (left[1].question, left[1].choices, left[1].label) == ("Anyone?", ("x", "y"), 1)
+    assert (left[0].question, left[0].choices, left[0].label) == (
+        "Someone?",
+        ("x", "z"),
+        0,
+    )
+    assert (left[1].question, left[1].choices, left[1].label) == (
+        "Anyone?",
+        ("x", "y"),
+        1,
+    )
     assert left.content_hashes()[0] != data.content_hashes()[0]
     assert left.content_hashes()[2:] == data.content_hashes()[2:]
     assert left.labels.tolist() == data.labels.tolist()
@@ -206,7 +243,10 @@ def test_anonymised_questions_take_the_place_of_the_original():
         ({"p9": "q"}, "'p9'.*not in the data"),
         ({"p1": "Anyone?", "p2": ""}, "'p2': the question is empty"),
         ({"p1": "Anyone?", "p2": 7}, "'p2': the question must be a text, not 7"),
-        ({"p1": "q", "p2": ("q", ("x", "y", "z"))}, "has 2 options, but the new texts have 3"),
+        (
+            {"p1": "q", "p2": ("q", ("x", "y", "z"))},
+            "has 2 options, but the new texts have 3",
+        ),
         ({"p1": "q", "p2": ("q", ("x", "x"))}, "are equal"),
     ],
 )
@@ -258,12 +298,16 @@ class TwoWriters(RuleBasedStateMachine):
 
     def _apply(self, changes):
         together = self.table | changes
-        self.table = {name: made for name, made in together.items() if made != Decision()}
+        self.table = {
+            name: made for name, made in together.items() if made != Decision()
+        }
 
     @rule(
         writer=WRITERS,
         names=st.lists(st.sampled_from(NAMES), max_size=3),
-        decision=st.sampled_from([None, "keep", "remove", "anonymise", "undecided", "relabel"]),
+        decision=st.sampled_from(
+            [None, "keep", "remove", "anonymise", "undecided", "relabel"]
+        ),
         note=st.none() | likely,
         to=st.sampled_from(["x", "y"]),
     )
@@ -292,7 +336,8 @@ class TwoWriters(RuleBasedStateMachine):
         back = {
             name: old
             for name, (old, new) in step.items()
-            if self.table.get(name, Decision()) == new  # not what the other changed since
+            if self.table.get(name, Decision())
+            == new  # not what the other changed since
         }
         assert undone == len(back)
         self._apply(back)
@@ -306,7 +351,11 @@ class TwoWriters(RuleBasedStateMachine):
     def a_spreadsheet_saves_it(self):
         file = self.run.path / "decisions.csv"
         if file.exists():
-            rows = list(csv.reader(io.StringIO(file.read_bytes().decode("utf-8-sig"), newline="")))
+            rows = list(
+                csv.reader(
+                    io.StringIO(file.read_bytes().decode("utf-8-sig"), newline="")
+                )
+            )
             out = io.StringIO(newline="")
             csv.writer(out, lineterminator="\r\n").writerows(rows)
             file.write_bytes(b"\xef\xbb\xbf" + out.getvalue().encode())
@@ -319,13 +368,19 @@ class TwoWriters(RuleBasedStateMachine):
     @invariant()
     def the_file_has_it_all(self):
         file = self.run.path / "decisions.csv"
-        assert (from_csv(file.read_bytes().decode()) if file.exists() else {}) == self.table
-        assert [log.undo_levels for log in self.logs] == [len(steps) for steps in self.steps]
+        assert (
+            from_csv(file.read_bytes().decode()) if file.exists() else {}
+        ) == self.table
+        assert [log.undo_levels for log in self.logs] == [
+            len(steps) for steps in self.steps
+        ]
         assert {(log.problem, log.unread) for log in self.logs} == {("", "")}
 
 
 TestTwoWriters = TwoWriters.TestCase
-TestTwoWriters.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestTwoWriters.settings = settings(
+    max_examples=15, stateful_step_count=15, deadline=None
+)
 
 
 # Relabelling
@@ -347,18 +402,35 @@ def test_relabelled_samples_are_kept_with_their_new_class():
     ("names", "how", "error", "facts"),
     [
         (["7"], {"decision": "relabel"}, ValueError, "to=.*'card', 'cash'"),
-        (["7"], {"decision": "relabel", "to": "loan"}, ValueError, "'loan'.*'card', 'cash'"),
+        (
+            ["7"],
+            {"decision": "relabel", "to": "loan"},
+            ValueError,
+            "'loan'.*'card', 'cash'",
+        ),
         (["7"], {"decision": "relabel", "to": ""}, ValueError, "''.*'card', 'cash'"),
         (["7"], {"decision": "relabel", "to": 1}, ValueError, "1.*'card', 'cash'"),
         (["7"], {"decision": "keep", "to": "card"}, ValueError, "'card'.*'relabel'"),
         (["7"], {"to": "card"}, ValueError, "'card'.*'relabel'"),
-        (["7"], {"decision": "burn"}, ValueError, "'burn'; valid: 'keep', 'anonymise'.*'relabel'"),
+        (
+            ["7"],
+            {"decision": "burn"},
+            ValueError,
+            "'burn'; valid: 'keep', 'anonymise'.*'relabel'",
+        ),
         ("7", {"decision": "keep"}, TypeError, "such as a list, not '7'"),
         ([7], {"decision": "keep"}, TypeError, "an id must be a text, not 7"),
-        (["7", "8"], {"decision": "keep"}, ValueError, "unknown id '8'; it is not in the data"),
+        (
+            ["7", "8"],
+            {"decision": "keep"},
+            ValueError,
+            "unknown id '8'; it is not in the data",
+        ),
     ],
 )
-def test_what_can_not_be_decided_is_refused_and_nothing_is_decided(names, how, error, facts):
+def test_what_can_not_be_decided_is_refused_and_nothing_is_decided(
+    names, how, error, facts
+):
     log = DecisionLog(known=["7"], class_names=["card", "cash"])
     with pytest.raises(error, match=facts):
         log.decide(names, **how)

@@ -17,11 +17,17 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("output", "is_drawn"), [(Terminal(), True), (io.StringIO(), False)])
-def test_a_terminal_has_a_bar_that_goes_and_a_log_file_nothing(output, is_drawn, monkeypatch):
+@pytest.mark.parametrize(
+    ("output", "is_drawn"), [(Terminal(), True), (io.StringIO(), False)]
+)
+def test_a_terminal_has_a_bar_that_goes_and_a_log_file_nothing(
+    output, is_drawn, monkeypatch
+):
     now = iter(range(10_000))
     monkeypatch.setattr(sys, "stderr", output)
-    monkeypatch.setattr(of_progress, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
+    monkeypatch.setattr(
+        of_progress, "time", SimpleNamespace(monotonic=lambda: float(next(now)))
+    )
     with progress_or_bar(None) as progress:
         for done in range(300):
             progress.report(done, 500, "training")

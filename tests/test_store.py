@@ -13,7 +13,14 @@ import pytest
 from safetensors.numpy import load_file
 
 from benchmarks.recording import PackedFile, pack
-from memowidgets.store import FORMAT, Absent, RunDirectory, StoreError, run_at, without_advice
+from memowidgets.store import (
+    FORMAT,
+    Absent,
+    RunDirectory,
+    StoreError,
+    run_at,
+    without_advice,
+)
 
 
 @pytest.fixture
@@ -25,7 +32,12 @@ def run(tmp_path):
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i4", "i8", "f2", "f4", "f8"])
 def test_tensors_come_back_memory_mapped_as_they_were(run, dtype):
     array = np.arange(12).reshape(3, 4).astype(dtype)
-    written = {"x": array, "row": array[:1], "empty": np.empty((0, 4), dtype), "one": array[0, 1]}
+    written = {
+        "x": array,
+        "row": array[:1],
+        "empty": np.empty((0, 4), dtype),
+        "one": array[0, 1],
+    }
     run.write_tensors("forward/a", written, {"k": "v"})
     kept = run.read_tensors("forward/a")
     assert kept.metadata == {"k": "v"}
@@ -33,7 +45,9 @@ def test_tensors_come_back_memory_mapped_as_they_were(run, dtype):
     assert isinstance(kept["row"], np.memmap)
     np.testing.assert_array_equal(kept["x"], array)
     assert (kept["empty"].shape, kept["one"].shape) == ((0, 4), ())
-    np.testing.assert_array_equal(load_file(run.path / "forward/a.safetensors")["x"], array)
+    np.testing.assert_array_equal(
+        load_file(run.path / "forward/a.safetensors")["x"], array
+    )
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
@@ -43,7 +57,9 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match=r"the disk is full; free some space.*is unchanged"):
+    with pytest.raises(
+        StoreError, match=r"the disk is full; free some space.*is unchanged"
+    ):
         run.write_note("note.json", {"is": "new"})
     monkeypatch.undo()
     assert run.read_note("note.json") == {"is": "old"}
@@ -68,7 +84,9 @@ def test_a_read_only_folder_is_explained(run, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr("memowidgets.files.os.open", refused)
-    with pytest.raises(StoreError, match="permission is denied; make the folder writable"):
+    with pytest.raises(
+        StoreError, match="permission is denied; make the folder writable"
+    ):
         run.write_tensors("x", {"x": np.ones(1)})
 
 
@@ -85,7 +103,9 @@ def test_two_processes_cannot_hold_one_lock_and_a_killed_one_lets_go(run):
     other.start()
     assert held.wait(60)
     with (
-        pytest.raises(StoreError, match="another process is working on the checkpoints"),
+        pytest.raises(
+            StoreError, match="another process is working on the checkpoints"
+        ),
         run.lock("checkpoints"),
     ):
         pass
@@ -115,11 +135,19 @@ def test_the_holder_of_a_lock_sweeps_what_killed_writers_left(run, monkeypatch):
 
 
 def test_manifests_that_cannot_be_trusted_are_refused(run):
-    with pytest.raises(StoreError, match=r"not a run directory: it has no manifest\.json"):
+    with pytest.raises(
+        StoreError, match=r"not a run directory: it has no manifest\.json"
+    ):
         run.read_manifest()
     for text, said in (
-        (json.dumps({"format": FORMAT + 1}), f"in format {FORMAT + 1}, and .* format {FORMAT}"),
-        (json.dumps({"format": FORMAT - 1}), f"in format {FORMAT - 1}, and .* format {FORMAT}"),
+        (
+            json.dumps({"format": FORMAT + 1}),
+            f"in format {FORMAT + 1}, and .* format {FORMAT}",
+        ),
+        (
+            json.dumps({"format": FORMAT - 1}),
+            f"in format {FORMAT - 1}, and .* format {FORMAT}",
+        ),
         (json.dumps({"format": "x" * 100}), "in format xxxxx"),
         (json.dumps({"format": FORMAT}), "was changed after it was written"),
         ("{}", "is not the manifest"),
@@ -136,7 +164,9 @@ def test_broken_tensors_are_refused(run):
     run.write_tensors("x", {"x": np.ones(100)})
     whole = (run.path / "x.safetensors").read_bytes()
     (run.path / "x.safetensors").write_bytes(whole[:-1])
-    with pytest.raises(StoreError, match=r"x\.safetensors is broken.*delete it and call again"):
+    with pytest.raises(
+        StoreError, match=r"x\.safetensors is broken.*delete it and call again"
+    ):
         run.read_tensors("x")
     assert not run.has("x")
 
@@ -178,7 +208,10 @@ def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
     assert made["logits"].tolist() == [4, 4]
     assert made["losses"].tolist() == [1, 2, 3]
     assert made["layer.1"].tolist() == [[7, 7], [0, 0], [7, 7]]
-    with pytest.raises(KeyboardInterrupt), run.new_tensors("scores/b", {"losses": (3,)}):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        run.new_tensors("scores/b", {"losses": (3,)}),
+    ):
         raise KeyboardInterrupt
     assert list((run.path / "scores").iterdir()) == []
 
@@ -190,7 +223,9 @@ def test_what_is_forgotten_is_gone_and_the_rest_stays(run):
     assert [place.name for place in run.path.iterdir()] == ["d.safetensors"]
 
 
-@pytest.mark.parametrize("name", ["../out", "scores/../../out", "/tmp/out", "a\\..\\b", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["../out", "scores/../../out", "/tmp/out", "a\\..\\b", "a\0b"]
+)
 def test_a_name_that_leads_out_of_the_run_is_refused(run, name):
     calls = [
         lambda: run.write_tensors(name, {"x": np.ones(1)}),
@@ -239,7 +274,9 @@ def test_what_does_not_belong_in_its_place_is_refused(run):
     for text in (None, "[]", '{"is": 2}'):
         if text is not None:
             (run.path / "scores/b.json").write_text(text)
-        with pytest.raises(StoreError, match="changed after it was written, or belongs elsewhere"):
+        with pytest.raises(
+            StoreError, match="changed after it was written, or belongs elsewhere"
+        ):
             run.read_note("scores/b.json")
     (run.path / "scores/a.safetensors").unlink()
     with pytest.raises(StoreError, match="does not exist"):
@@ -259,7 +296,11 @@ def test_what_does_not_belong_in_its_place_is_refused(run):
 
 def test_a_recording_gives_back_what_was_packed(tmp_path):
     rng = np.random.default_rng(0)
-    arrays = {"x": rng.normal(size=(3, 4)).astype("f4"), "n": np.arange(5), "no": np.ones((0, 2))}
+    arrays = {
+        "x": rng.normal(size=(3, 4)).astype("f4"),
+        "n": np.arange(5),
+        "no": np.ones((0, 2)),
+    }
     files = {
         "forward/a": PackedFile(arrays, {"x": np.float16}, {"k": "v"}, of="w"),
         "scores/b": PackedFile({"x": rng.normal(size=6)}, {}, {}),

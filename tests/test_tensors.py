@@ -52,7 +52,9 @@ def counted(explorer):
         lambda of: metrics.logit_gap(of(LOGITS), LABELS),
         lambda of: metrics.csl(of(GAPS.abs())),
         lambda of: metrics.mean_rank([of(SCORES), of(GAPS[0])]),
-        lambda of: mw.Audit.from_arrays(LABELS, logits=of(LOGITS), log_lira=of(SCORES)).log_lira(),
+        lambda of: mw.Audit.from_arrays(
+            LABELS, logits=of(LOGITS), log_lira=of(SCORES)
+        ).log_lira(),
         lambda of: counted(ThresholdExplorer(of(SCORES), log_lira=5 * of(GAPS[0]))),
     ],
 )

@@ -13,7 +13,9 @@ from memowidgets.evaluation import compare, roc
 from memowidgets.vocabulary import DEFINED, SPOKEN, Note, percent
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda note: pickle.loads(pickle.dumps(note))])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda note: pickle.loads(pickle.dumps(note))]
+)
 def test_a_note_is_the_same_after_a_copy(copied):
     note = Note("few others", "only 3 samples are not memorised", n=3)
     again = copied(note)
@@ -39,5 +41,12 @@ def test_every_score_has_one_name_and_each_part_of_a_sum_a_definition():
 
 
 def test_a_share_is_whole_in_the_middle_and_has_a_decimal_near_the_ends():
-    shares = {0.0999: "10 %", 0.1: "10 %", 0.9: "90 %", 0.95: "95 %", 0.999: "99.9 %", 1: "100 %"}
+    shares = {
+        0.0999: "10 %",
+        0.1: "10 %",
+        0.9: "90 %",
+        0.95: "95 %",
+        0.999: "99.9 %",
+        1: "100 %",
+    }
     assert {share: percent(share) for share in shares} == shares

@@ -123,7 +123,9 @@ class Audit:
         members: Members = "half",
         held_out: HeldOut = 1 / 9,
     ) -> None:
-        run = opening.begun_run(model, data, path, training, seed, device, members, held_out)
+        run = opening.begun_run(
+            model, data, path, training, seed, device, members, held_out
+        )
         self._run, self._take, self._log = run, run.evidence, log_of(data, run.run)
 
     @classmethod
@@ -485,7 +487,9 @@ class Audit:
         FloatingPointError
             If the training diverges.
         """
-        run = self._run_for("train", "trainer.train(resume_from_checkpoint=True) resumes it")
+        run = self._run_for(
+            "train", "trainer.train(resume_from_checkpoint=True) resumes it"
+        )
         stop = stop_rule(stop_at_drop, over_last)
         check_start(run.run, run.manifest)
         with run.alone(), progress_or_bar(progress) as report:
@@ -538,8 +542,14 @@ class Audit:
         stop = stop_rule(stop_at_drop, over_last)
         recipe, names = run.recipe(), run.names
         kept = names.some_layers(layers)
-        passes = TrainerPasses(recipe, run.design.members, run.held_out, names.layer_names, kept)
-        every = recipe.settings.checkpoint_every if checkpoint_every is None else checkpoint_every
+        passes = TrainerPasses(
+            recipe, run.design.members, run.held_out, names.layer_names, kept
+        )
+        every = (
+            recipe.settings.checkpoint_every
+            if checkpoint_every is None
+            else checkpoint_every
+        )
         return Recorder(run.run, passes, CheckpointPlan(1, every), keep, stop)
 
     def run_shadows(
@@ -718,7 +728,9 @@ class Audit:
         """
         if self._index is not None:
             what = f"shadow {self._index} is judged by the others of its set"
-            raise NotThereError(what, "call this on the audit itself, and as_target again")
+            raise NotThereError(
+                what, "call this on the audit itself, and as_target again"
+            )
         run = self._run_behind("choose another set of shadow models")
         key = set_of_design(run.run, design).key
         with run.alone():
@@ -879,7 +891,10 @@ class Audit:
         from memowidgets.audit.views.listing import judged_table, listed_members
 
         metric = scores.opening_metric(self.evidence) if metric is None else metric
-        evidence, asked = self._to_flag(metric, checkpoint), (metric, layer, checkpoint, tau, share)
+        evidence, asked = (
+            self._to_flag(metric, checkpoint),
+            (metric, layer, checkpoint, tau, share),
+        )
         if samples:
             return listed_members(evidence, self._log, *asked, eta, samples=True)
         table, found, rule = judged_table(evidence, *asked)
@@ -937,11 +952,19 @@ class Audit:
         The file is written whole or not at all. In CSV, an apostrophe stands before a text that a
         spreadsheet would run as a formula, as in ``decisions.csv``, and options are JSON.
         """
-        from memowidgets.audit.views.listing import Which, as_text, listed_members, target_of
+        from memowidgets.audit.views.listing import (
+            Which,
+            as_text,
+            listed_members,
+            target_of,
+        )
 
         target = target_of(path, overwrite=overwrite)
         metric = scores.opening_metric(self.evidence) if metric is None else metric
-        evidence, asked = self._to_flag(metric, checkpoint), (metric, layer, checkpoint, tau, share)
+        evidence, asked = (
+            self._to_flag(metric, checkpoint),
+            (metric, layer, checkpoint, tau, share),
+        )
         which: Which = "all" if all_members else "flagged"
         table = listed_members(
             evidence, self._log, *asked, eta, which=which, samples=include_samples
@@ -949,7 +972,9 @@ class Audit:
         write_whole(target, as_text(table, target.suffix.lower()).encode())
         return target
 
-    def _to_flag(self, metric: str | scores.Metric, checkpoint: str | float) -> Evidence:
+    def _to_flag(
+        self, metric: str | scores.Metric, checkpoint: str | float
+    ) -> Evidence:
         """Return the evidence with what flagging by a score needs."""
         needs = scores.needs_of(self.evidence, metric, checkpoint, answers=True)
         return self.evidence_with(needs)
@@ -969,7 +994,9 @@ class Audit:
         """
         return np.asarray(scores.states(self.evidence, layer, checkpoint), np.float32)
 
-    def probabilities(self, checkpoint: str | float = "prediction") -> NDArray[np.float64]:
+    def probabilities(
+        self, checkpoint: str | float = "prediction"
+    ) -> NDArray[np.float64]:
         """Return the model's probability of each class for each member, (n_members, n_classes)."""
         needs = scores.needs_of(self.evidence, None, checkpoint, None, answers=True)
         return scores.probabilities(self.evidence_with(needs), checkpoint)
@@ -1016,7 +1043,9 @@ class Audit:
             If there are no shadow models, or none that kept this checkpoint.
         """
         evidence = self._with_truth(checkpoint)
-        table = truth.log_lira_table(evidence, checkpoint, variance, return_std=return_std)
+        table = truth.log_lira_table(
+            evidence, checkpoint, variance, return_std=return_std
+        )
         series = table["log_lira"]
         series.attrs["left_out"] = len(evidence.member_rows) - len(series)
         return (series, table["log_lira_std"]) if return_std else series
@@ -1028,7 +1057,9 @@ class Audit:
         """
         record = self.evidence.names.record(checkpoint)
         needs = truth.truth_needs(self.evidence, record)
-        return self.evidence_with([*needs, Need("pool", record.name)] if pool and needs else needs)
+        return self.evidence_with(
+            [*needs, Need("pool", record.name)] if pool and needs else needs
+        )
 
     def probability_memorized(
         self, eta: float = 4.0, checkpoint: str | float = "final"
@@ -1077,7 +1108,9 @@ class Audit:
         truth.warn_of_probabilities(evidence, checkpoint)
         return truth.probability_memorized(evidence, eta, checkpoint)
 
-    def compare_memorization(self, checkpoint: str | float = "final") -> MemorizationComparison:
+    def compare_memorization(
+        self, checkpoint: str | float = "final"
+    ) -> MemorizationComparison:
         """Compare the definitions of memorisation (paper, Appendix C).
 
         Parameters
@@ -1095,7 +1128,8 @@ class Audit:
             their noise and agree too well. Noise makes this ρ too low. So the table also has the
             reliability of both, whose geometric mean ρ can't exceed.
         """
-        evidence = self._with_truth(checkpoint, pool=True)  # RMIA compares with its other samples
+        # RMIA compares with its other samples
+        evidence = self._with_truth(checkpoint, pool=True)
         return definitions.compare_memorization(evidence, checkpoint)
 
     def as_target(self, index: int) -> Self:
@@ -1124,7 +1158,10 @@ class Audit:
         shadows = run.shadows
         shadows.check(index)
         shadows.file(index)  # refuses one that cannot be read
-        key, log = shadows.key, log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/")
+        key, log = (
+            shadows.key,
+            log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/"),
+        )
 
         def take() -> Evidence:
             return run.evidence(key).as_target(int(index))
@@ -1223,7 +1260,9 @@ class Audit:
         evidence = self._with_first() if truth == "log_lira" else self.evidence
         asked = metric, layer, eta, truth, targets
         with progress_or_bar(progress) as report:
-            return scores.pooled_evaluation(evidence, *asked, report, with_canaries=with_canaries)
+            return scores.pooled_evaluation(
+                evidence, *asked, report, with_canaries=with_canaries
+            )
 
     def memorized_per_model(self, eta: float = 4.0) -> pd.Series:
         """Return how many samples each model memorises: the target and every shadow model.
@@ -1480,7 +1519,9 @@ class Audit:
         """The decisions with their undo, shared by the dashboards of this audit."""
         return self._log
 
-    def kept(self, texts: Mapping[str, str | tuple[str, Sequence[str]]] | None = None) -> Dataset:
+    def kept(
+        self, texts: Mapping[str, str | tuple[str, Sequence[str]]] | None = None
+    ) -> Dataset:
         """Return the dataset to train on after the decisions.
 
         Parameters
@@ -1570,7 +1611,9 @@ class Audit:
         """
         instead = "train again with your Trainer, on audit.kept(), in a new audit"
         run = self._run_for("be forked", instead)
-        return self.of(opening.fork_run(run, path, self.kept() if data is None else data, start))
+        return self.of(
+            opening.fork_run(run, path, self.kept() if data is None else data, start)
+        )
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:

@@ -198,7 +198,9 @@ class Names:
         if self._is_given:  # how far the loss had dropped is not known
             return Prediction(self.found[0], np.nan, np.nan, reached=True)
         if len(self.found) < 2:
-            raise NotThereError("there is no checkpoint after step 0 yet", self.to_go_on)
+            raise NotThereError(
+                "there is no checkpoint after step 0 yet", self.to_go_on
+            )
         return self.stop.prediction(self.found)
 
     def record(self, checkpoint: str | float) -> Record:
@@ -214,13 +216,17 @@ class Names:
         if checkpoint == "final":
             final = self.final()
             if final is None:
-                raise NotThereError("the target is not trained to the end yet", self.to_go_on)
+                raise NotThereError(
+                    "the target is not trained to the end yet", self.to_go_on
+                )
             return final
         given: Any = checkpoint
         is_number = isinstance(given, numbers.Real) and not isinstance(given, bool)
         epoch = float(given) if is_number else math.nan
         for record in self.found:
-            if checkpoint == record.name or math.isclose(epoch, record.epoch, abs_tol=1e-6):
+            if checkpoint == record.name or math.isclose(
+                epoch, record.epoch, abs_tol=1e-6
+            ):
                 return record
         if not self.found:
             what = f"there is no checkpoint {_spell(checkpoint)}, because there is none yet"
@@ -230,7 +236,9 @@ class Names:
             f"of the names {listed(record.name for record in self.found)}"
         )
 
-    def some_records(self, checkpoints: str | float | Iterable[str | float]) -> list[Record]:
+    def some_records(
+        self, checkpoints: str | float | Iterable[str | float]
+    ) -> list[Record]:
         """One checkpoint, several, or "all" after step 0."""
         later = [one for one in self.found if one.step > 0]
         return _one_or_several(checkpoints, later, self.record)
@@ -257,8 +265,12 @@ class Names:
         if layer == "last":
             return names[-1]
         first = int(names[0]) if names[0].isdigit() else 0
-        are_blocks = first > 0 and list(names) == [str(first + i) for i in range(len(names))]
-        numbered = any(name.isdigit() for name in names) if self._is_given else are_blocks
+        are_blocks = first > 0 and list(names) == [
+            str(first + i) for i in range(len(names))
+        ]
+        numbered = (
+            any(name.isdigit() for name in names) if self._is_given else are_blocks
+        )
         is_number = isinstance(layer, int | np.integer) and not isinstance(layer, bool)
         if is_number and not numbered:
             if 1 <= int(layer) <= len(names):
@@ -306,7 +318,9 @@ class Cache:
     def __init__(self) -> None:
         self._held: dict[Hashable, tuple[Hashable, Any]] = {}
 
-    def of(self, question: Hashable, state: Hashable, make: Callable[[], _Value]) -> _Value:
+    def of(
+        self, question: Hashable, state: Hashable, make: Callable[[], _Value]
+    ) -> _Value:
         """Return the value for a question; `state` names everything else that it depends on."""
         held = self._held.get(question)
         if held is None or held[0] != state:
@@ -357,7 +371,9 @@ class KeptScores:
     ) -> None:
         self._cache, self._place = cache, place
 
-    def _read(self, metric: str, layer: str, record: Record, *, warns: bool) -> Tensors | None:
+    def _read(
+        self, metric: str, layer: str, record: Record, *, warns: bool
+    ) -> Tensors | None:
         """Return the file of the scores, if it is there, usable and of today's method."""
         if self._place is None:
             return None
@@ -368,7 +384,11 @@ class KeptScores:
         if not run.has(name, weights):
             return None
         found = run.read_tensors(name, weights)
-        return found if found.metadata.get(_METHOD) == str(METHODS.get(metric, 1)) else None
+        return (
+            found
+            if found.metadata.get(_METHOD) == str(METHODS.get(metric, 1))
+            else None
+        )
 
     def has(self, metric: str, layer: str, record: Record, state: Hashable) -> bool:
         """Whether `find` has an answer. `state` changes when what they come from does."""
@@ -376,12 +396,17 @@ class KeptScores:
             return True
         return self._read(metric, layer, record, warns=False) is not None
 
-    def find(self, metric: str, layer: str, record: Record, state: Hashable) -> Scored | None:
+    def find(
+        self, metric: str, layer: str, record: Record, state: Hashable
+    ) -> Scored | None:
         """Return the scores by a metric at a layer of a checkpoint, if they are kept."""
         held = self._cache.recall(("score", metric, layer, record.name), state)
         if held is not None:
             return cast("Scored", held)
-        from memowidgets.evaluation.scored import Scored  # SciPy, which a watched loop needs not
+        # SciPy, which a watched loop needs not
+        from memowidgets.evaluation.scored import (
+            Scored,
+        )
 
         kept = self._read(metric, layer, record, warns=True)
         if kept is None:
@@ -409,13 +434,16 @@ class KeptScores:
             self._cache.of(("score", metric, layer, record.name), state, lambda: scores)
             return
         tensors: dict[str, NDArray[Any]] = {"score": scores.scores}
-        if not np.array_equal(scores.positions, np.arange(len(scores))):  # some have none
+        # some have none
+        if not np.array_equal(scores.positions, np.arange(len(scores))):
             tensors["rows"] = scores.positions
         if scores.errors is not None:
             tensors["error"] = scores.errors
         notes = json.dumps([[note.key, note, note.numbers] for note in scores.notes])
         stored = {"notes": notes, _METHOD: str(METHODS.get(metric, 1))}
-        place.run.write_tensors(f"{place.folder}/{layer}/{metric}", tensors, stored, place.weights)
+        place.run.write_tensors(
+            f"{place.folder}/{layer}/{metric}", tensors, stored, place.weights
+        )
 
 
 def _note(kept: Any) -> Note:
@@ -635,7 +663,9 @@ class Evidence:
         Shadow models are among them once they give a ground truth, reference models once trained.
         With one checkpoint the baseline is the truth itself.
         """
-        there = [kind for kind in (REPRESENTATIONS, LOGITS, TRACE) if kind not in self.absent]
+        there = [
+            kind for kind in (REPRESENTATIONS, LOGITS, TRACE) if kind not in self.absent
+        ]
         there += [SHADOWS] * (len(self.checkpoints) > 1 and self.has_ground_truth)
         return (*there, *[REFERENCES] * bool(self.references.indices))
 
@@ -659,14 +689,17 @@ class Evidence:
         if self.whole is None:
             return n
         knows_first = final is not None and self.has(Need("pool", final.name))
-        return n - 1 + ("pool" in self.makes or knows_first)  # without itself, with the first
+        # without itself, with the first
+        return n - 1 + ("pool" in self.makes or knows_first)
 
     @property
     def truth_in_words(self) -> str:
         """What log-LiRA is computed from."""
         if "log_lira" in self.given:
             missing = int(np.isnan(self.given["log_lira"]).sum())
-            return "log-LiRA as given" + (f", {missing} samples have none" if missing else "")
+            return "log-LiRA as given" + (
+                f", {missing} samples have none" if missing else ""
+            )
         design = self.shadows.design.split("-")[0]
         of = f" of the design {design!r}" if design else ""
         return f"log-LiRA from {self.n_shadows} shadow models{of}, variance shrunk"
@@ -699,7 +732,9 @@ class Evidence:
         if record.median_loss > limit:
             said = f"{at}the median training loss is {record.median_loss:.2f}, above half of "
             said += f"log({self.n_options}) = {limit:.2f}: {_PREDICT_NOTHING}"
-            notes.append(Note("not learned", said, loss=record.median_loss, limit=limit))
+            notes.append(
+                Note("not learned", said, loss=record.median_loss, limit=limit)
+            )
         held_out, accuracy = self.held_out_labels, record.test_accuracy
         if accuracy is not None and len(held_out):
             from memowidgets.evaluation.intervals import clopper_pearson
@@ -708,24 +743,39 @@ class Evidence:
             lower, _ = clopper_pearson(round(accuracy * len(held_out)), len(held_out))
             if lower <= chance:
                 said = f"{at}the held-out accuracy, {percent(accuracy)} (at least {percent(lower)} "
-                said += f"with 97.5 % confidence), is not above chance, {percent(chance)}: "
+                said += (
+                    f"with 97.5 % confidence), is not above chance, {percent(chance)}: "
+                )
                 said += _PREDICT_NOTHING
-                notes.append(Note("not learned", said, accuracy=accuracy, chance=chance))
+                notes.append(
+                    Note("not learned", said, accuracy=accuracy, chance=chance)
+                )
         return tuple(notes)
 
     def table(self) -> pd.DataFrame:
         """Return one row for each checkpoint, as `Audit.checkpoints` describes."""
         import pandas as pd
 
-        columns = ["name", "epoch", "step", "median_loss", "train_loss", "train_accuracy"]
+        columns = [
+            "name",
+            "epoch",
+            "step",
+            "median_loss",
+            "train_loss",
+            "train_accuracy",
+        ]
         columns += ["test_loss", "test_accuracy"]
         records = self.names.found
         table = pd.DataFrame([asdict(record) for record in records], columns=columns)
-        table = table.astype({"test_loss": float, "test_accuracy": float}).set_index("name")
+        table = table.astype({"test_loss": float, "test_accuracy": float}).set_index(
+            "name"
+        )
         given = GIVEN in self.checkpoints
         drops = [np.nan if given else record.drop(records[0]) for record in records]
         table.insert(3, "drop", drops)
-        chosen = self.names.prediction().record.name if given or len(records) > 1 else None
+        chosen = (
+            self.names.prediction().record.name if given or len(records) > 1 else None
+        )
         table["prediction"] = table.index == chosen
         table["learned"] = [not self.not_learned(record) for record in records]
         return table.assign(step=np.nan) if given else table
@@ -738,7 +788,12 @@ class Evidence:
         In a recording that is the one that LiRA takes; of arrays it is never the finished model's.
         """
         at = self.checkpoints[record.name]
-        if at.has_pass and at.gaps is not None and "logits" not in at.made and LOGITS in self.kinds:
+        if (
+            at.has_pass
+            and at.gaps is not None
+            and "logits" not in at.made
+            and LOGITS in self.kinds
+        ):
             return at.gaps
         if "gaps" in at.made:
             return np.array(at.made["gaps"])
@@ -778,7 +833,11 @@ class Evidence:
     def gaps_of_others(self, record: Record) -> NDArray[np.floating[Any]] | None:
         """Return the target's logit gap of each sample of the pool that is no member, if known."""
         pool = self.checkpoints[record.name].pool
-        return None if pool is None or len(self.other_columns) < 2 else pool[self.other_columns]
+        return (
+            None
+            if pool is None or len(self.other_columns) < 2
+            else pool[self.other_columns]
+        )
 
     def of_pass(self, record: Record, name: str) -> NDArray[Any]:
         """Return an array of the forward pass of a checkpoint, memory-mapped, a row a member.
@@ -816,16 +875,24 @@ class Evidence:
         return {}
 
     def _as_target(self, index: int) -> Evidence:
-        one, who, keep = self.shadow(index), f"shadow {index}", "run_shadows(…, keep_forward=True)"
+        one, who, keep = (
+            self.shadow(index),
+            f"shadow {index}",
+            "run_shadows(…, keep_forward=True)",
+        )
         mask, at = np.array(one.arrays["members"]), one.forward_at
         kept = "no forward pass" if at is None else f"its forward pass at {at}, not"
-        no_pass = Absent(f"{who} kept {kept}", f"{keep} keeps it at the prediction checkpoint")
+        no_pass = Absent(
+            f"{who} kept {kept}", f"{keep} keeps it at the prediction checkpoint"
+        )
         do = f"{keep} of a new run keeps them up to the prediction checkpoint"
         no_losses = Absent(f"{who} kept no losses", do)
 
         def without(name: str) -> Absent:
             if "forward.logits" not in one.arrays:  # nor layers
-                return Absent("this recording keeps logit gaps and losses of shadow models only")
+                return Absent(
+                    "this recording keeps logit gaps and losses of shadow models only"
+                )
             layer = name.removeprefix(LAYER)
             do = f"run_shadows(…, keep_forward=[{layer!r}]) keeps it"
             return Absent(f"{who} did not keep layer {layer}", do)
@@ -833,11 +900,17 @@ class Evidence:
         def checkpoint(name: str, held: Checkpoint) -> Checkpoint:
             made = Arrays(lambda: one.arrays, without, "forward.")
             outputs = Arrays(lambda: {"losses": one.arrays[f"loss.{name}"]})
-            pool = np.array(one.arrays[gap]) if (gap := f"gap.{name}") in one.arrays else None
+            pool = (
+                np.array(one.arrays[gap])
+                if (gap := f"gap.{name}") in one.arrays
+                else None
+            )
             return Checkpoint(
                 held.record,
                 made if at == name else Arrays(None, lambda _: no_pass),
-                outputs if f"loss.{name}" in one.arrays else Arrays(None, lambda _: no_losses),
+                outputs
+                if f"loss.{name}" in one.arrays
+                else Arrays(None, lambda _: no_losses),
                 gaps=None if pool is None else pool[mask],
                 find_pool=lambda: pool,
                 state=(name, one.state),
@@ -845,9 +918,12 @@ class Evidence:
 
         trained_on = "because those of the audit trained on samples that it trains on"
         no_references = Absent(
-            f"{who} has no reference models, {trained_on}", "call this on the audit itself"
+            f"{who} has no reference models, {trained_on}",
+            "call this on the audit itself",
         )
-        targets = tuple((held.state, held.pool is None) for held in self.checkpoints.values())
+        targets = tuple(
+            (held.state, held.pool is None) for held in self.checkpoints.values()
+        )
         others = replace(
             self.shadows,
             read=lambda checkpoint: self.all_models(checkpoint).without(index),
@@ -860,7 +936,9 @@ class Evidence:
             whole=self,
             index=index,
             member_rows=self.pool[mask],
-            checkpoints={name: checkpoint(name, held) for name, held in self.checkpoints.items()},
+            checkpoints={
+                name: checkpoint(name, held) for name, held in self.checkpoints.items()
+            },
             shadows=others,
             references=Models("parts", no_references.refuse),
             makes=frozenset(["pool"] if "pass" in self.makes else []),
@@ -871,7 +949,10 @@ class Evidence:
 
     def all_models(self, checkpoint: str) -> Shadows:
         """Shadow models, and the run's target last if its gaps over the pool are known."""
-        shadows, first = self.shadows.read(checkpoint), self.checkpoints[checkpoint].pool
+        shadows, first = (
+            self.shadows.read(checkpoint),
+            self.checkpoints[checkpoint].pool,
+        )
         if first is None:
             return shadows
         return Shadows(

@@ -138,7 +138,9 @@ class Run:
         # to look for a GPU imports torch, which takes seconds
         self._device = None if self._anywhere else device_of(model, device)
         self.precision = str(manifest.get("precision", ""))  # a watched run has none
-        self._key: str | None = None  # of the shadow models chosen here; None: as the folder says
+        self._key: str | None = (
+            None  # of the shadow models chosen here; None: as the folder says
+        )
         self.config = config_digest(manifest)
         self.references = References(self)
         self._lock, self.loaded = threading.RLock(), Loaded()
@@ -232,7 +234,9 @@ class Run:
         """
         why = self.cannot(work)
         if why is None and instead and read_course(self.run) is not None:
-            why = Absent(f"{self.path} was recorded from a Trainer, so it cannot {work}", instead)
+            why = Absent(
+                f"{self.path} was recorded from a Trainer, so it cannot {work}", instead
+            )
         if why is None and not self.can_ask:
             why = Absent(f"this needs the model and the data of {self.path}", _OPEN)
         if why is not None:
@@ -273,7 +277,11 @@ class Run:
 
     def seconds_of_a_reference(self) -> float | None:
         """Return the seconds of the steps of a reference model; None if they are not known."""
-        members, share = len(self.design.members), 0.5  # one half of the members, or other samples
+        # one half of the members, or other samples
+        members, share = (
+            len(self.design.members),
+            0.5,
+        )
         if self.references.plan.per_round == 1:
             share = min(1.0, (len(self.design.pool) - members) / members)
         return self._seconds(share, self.names.prediction().record.step)
@@ -284,7 +292,10 @@ class Run:
         It follows from the seconds that the target took to its checkpoints. The median between two
         of them leaves out what a process imports at its first step.
         """
-        between = [(one.seconds, one.step - past.step) for past, one in pairwise(self.names.found)]
+        between = [
+            (one.seconds, one.step - past.step)
+            for past, one in pairwise(self.names.found)
+        ]
         of_a_step = [seconds / steps for seconds, steps in between if seconds > 0]
         return share * step * median(of_a_step) if of_a_step else None
 
@@ -310,9 +321,15 @@ class Run:
     def _state(self, shadows: ShadowSet) -> tuple[Any, ...]:
         """A value that changes with any file that evidence comes from, but for scores."""
         run, names = self.run, self.run.names("checkpoints", "")
-        passes = [f"{place}/{name}" for place in ("forward", _FIRST) for name in run.names(place)]
+        passes = [
+            f"{place}/{name}"
+            for place in ("forward", _FIRST)
+            for name in run.names(place)
+        ]
         notes = RHO, COURSE, REPEATS, "shadows.json", *map(record_file, names)
-        files = [(place, run.state(place)) for place in (*map(outputs_of, names), *passes)]
+        files = [
+            (place, run.state(place)) for place in (*map(outputs_of, names), *passes)
+        ]
         models = shadows.state(), self.references.files.state()
         return *files, *((note, run.state(note, "")) for note in notes), models
 
@@ -329,7 +346,10 @@ class Run:
         notes = fork_note(self.manifest)
         if share:
             flipped = f"{percent(share)} of the pool's labels were flipped at random"
-            notes = (Note("label noise", f"label noise is on: {flipped}", share=share), *notes)
+            notes = (
+                Note("label noise", f"label noise is on: {flipped}", share=share),
+                *notes,
+            )
         repeated = read_repeats(self.run)
         if repeated:
             n, most = len(repeated), max(repeated.values())
@@ -341,7 +361,9 @@ class Run:
         def scores_of(record: Record, _layer: str) -> ScorePlace:
             return ScorePlace(self.run, f"scores/{record.name}", record.weights)
 
-        unknown = Absent(f"{self.path} was recorded from a loop whose settings are unknown")
+        unknown = Absent(
+            f"{self.path} was recorded from a loop whose settings are unknown"
+        )
         is_watched = self.manifest.get("kind") == WATCHED
         return Evidence(
             path=self.path,
@@ -353,7 +375,9 @@ class Run:
             held_out_labels=self.held_out.labels,
             n_options=len(self.data.class_names),
             names=names,
-            checkpoints={record.name: self._checkpoint(record) for record in names.found},
+            checkpoints={
+                record.name: self._checkpoint(record) for record in names.found
+            },
             shadows=Models(*found, shadows.state()),
             references=self.references.models(),
             scores=KeptScores(self._cache, scores_of),
@@ -371,7 +395,9 @@ class Run:
         name, of, run = record.name, record.weights, self.run
 
         def arrays(place: str, why_not: Callable[[str], Absent]) -> Arrays:
-            opened = partial(run.read_tensors, place, of) if run.has(place, of) else None
+            opened = (
+                partial(run.read_tensors, place, of) if run.has(place, of) else None
+            )
             return Arrays(opened, why_not)
 
         def no_losses(_: str) -> Absent:
@@ -414,14 +440,22 @@ class Run:
 
     def _kept_first(self, record: Record) -> NDArray[np.float32] | None:
         """The target's gaps over the pool, if those on disk are of the weights that it has now."""
-        name, of = f"{_FIRST}/{record.name}", None if self.is_recording else record.weights
-        return np.array(self.run.read_tensors(name, of)["gap"]) if self.run.has(name, of) else None
+        name, of = (
+            f"{_FIRST}/{record.name}",
+            None if self.is_recording else record.weights,
+        )
+        return (
+            np.array(self.run.read_tensors(name, of)["gap"])
+            if self.run.has(name, of)
+            else None
+        )
 
     def _shadow(self, shadows: ShadowSet, index: int) -> OneModel:
         """Return a shadow model, with the scores of this very model as the target."""
         shadows.check(index)
         file, folder = shadows.file(index), folder_of(shadows.key, index)
-        model = digest([file.metadata, array_digest(file["members"])])  # as in a recording
+        # as in a recording
+        model = digest([file.metadata, array_digest(file["members"])])
         state = shadows.state_of(index)
         cache = self._cache.of(("target", shadows.key, index), state, Cache)
 
@@ -487,7 +521,10 @@ class Run:
 
     def pass_cost(self) -> tuple[float | None, int | None]:
         """Seconds of the last forward pass that was made here, and bytes of one on disk, if any."""
-        files = (self.run.place(f"{forward_of(x)}.safetensors") for x in self.run.names("forward"))
+        files = (
+            self.run.place(f"{forward_of(x)}.safetensors")
+            for x in self.run.names("forward")
+        )
         return self._pass_seconds, next((file.stat().st_size for file in files), None)
 
     def target(self) -> TargetTraining:
@@ -499,7 +536,9 @@ class Run:
             If the model or the data are not at hand.
         """
         recipe = self.recipe()
-        return TargetTraining(self.run, recipe, self.design, self.held_out, self.seed, self.loaded)
+        return TargetTraining(
+            self.run, recipe, self.design, self.held_out, self.seed, self.loaded
+        )
 
     def job(
         self,
@@ -544,7 +583,9 @@ class Run:
             If the model or the data are not at hand, or the data were changed since.
         """
         self.check_can(_AGAIN)
-        contents = zip(self.data.content_hashes(), self.manifest["content"], strict=True)
+        contents = zip(
+            self.data.content_hashes(), self.manifest["content"], strict=True
+        )
         changed = self.data.labels != self._labels
         changed |= np.array([now != before for now, before in contents], dtype=np.bool_)
         if changed.any():
@@ -556,7 +597,11 @@ class Run:
             )
         check_available(torch_device(self.device), self.precision)
         return Recipe(
-            cast("Model", self.model), self.data, self.training, self.device, self._anywhere
+            cast("Model", self.model),
+            self.data,
+            self.training,
+            self.device,
+            self._anywhere,
         )
 
 
@@ -586,7 +631,9 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
         whole += [name_of(epoch) for step, epoch in plan.items() if step < last]
     lost = set(whole) - {record.name for record in records}
     if lost:
-        files = ", ".join(str(run.path / record_file(name)) for name in whole if name in lost)
+        files = ", ".join(
+            str(run.path / record_file(name)) for name in whole if name in lost
+        )
         warn_user(
             f"{files} is missing, so the checkpoint is left out: restore it, or call train(), "
             "which makes it again"
@@ -596,7 +643,9 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
         tuple(records),
         read_stop(run, has_records=len(records) > 0),
         settings.total_steps(n_members) if course is None else course.total_steps,
-        "call train()" if course is None else "let the training go on that is recorded here",
+        "call train()"
+        if course is None
+        else "let the training go on that is recorded here",
     )
 
 
@@ -655,7 +704,9 @@ def check_request(
     if processes is not None:
         whole_number("processes", processes, 1)
         if executor is not None:
-            raise ValueError("processes is the number of local processes: leave out the executor")
+            raise ValueError(
+                "processes is the number of local processes: leave out the executor"
+            )
     if isinstance(checkpoints, Sized) and not len(checkpoints):
         raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
 
@@ -709,8 +760,15 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
     named = [key for key in sets if design in (key, key.split("-")[0])]
     if design in sets or len(named) == 1:
         return sets[design if design in sets else named[0]]
-    there = ", ".join(f"{quoted(key)} ({len(kept)})" for key, kept in sets.items()) or "none yet"
-    what = f"{len(named)} sets of shadow models are" if named else "no set of shadow models is"
+    there = (
+        ", ".join(f"{quoted(key)} ({len(kept)})" for key, kept in sets.items())
+        or "none yet"
+    )
+    what = (
+        f"{len(named)} sets of shadow models are"
+        if named
+        else "no set of shadow models is"
+    )
     raise ValueError(f"{what} of the design {design!r}; there are {there}")
 
 
@@ -729,17 +787,27 @@ class References:
         self._of, self.plan = of, ReferenceDesign.of(of.design)
         self.config = digest([of.config, of.manifest.get("members")])
         own = of.run, self.plan.key, self.config, of.precision
-        self.files = ShadowSet(*own, none=of.cannot("train reference models"), kind=REFERENCE)
+        self.files = ShadowSet(
+            *own, none=of.cannot("train reference models"), kind=REFERENCE
+        )
 
     def models(self) -> Models:
         """Return them as evidence."""
         state = self.config, self.plan.key, self.files.state()
-        return Models(self.plan.key, self.read, self.indices(), self.files.checkpoints, state=state)
+        return Models(
+            self.plan.key,
+            self.read,
+            self.indices(),
+            self.files.checkpoints,
+            state=state,
+        )
 
     def indices(self) -> tuple[int, ...]:
         """Return the numbers of those whose round is complete, which are asked of every member."""
         found, size = self.files.indices(), self.plan.per_round
-        return tuple(i for i in found if all(i - i % size + j in found for j in range(size)))
+        return tuple(
+            i for i in found if all(i - i % size + j in found for j in range(size))
+        )
 
     def read(self, checkpoint: str) -> Shadows:
         """Return masks and logit gaps over the pool, NaN where one was trained on a sample.

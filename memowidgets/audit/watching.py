@@ -43,7 +43,11 @@ if TYPE_CHECKING:
 
     from memowidgets.audit.audit import Audit
 
-_EVERY, _RARELY = 0.2, 1  # epochs between two passes, and where passes take longer than steps
+# epochs between two passes, and where passes take longer than steps
+_EVERY, _RARELY = (
+    0.2,
+    1,
+)
 
 
 def watch(
@@ -203,16 +207,21 @@ def watch(
         except RuntimeError as error:
             if "equal size" not in str(error):  # as torch's default_collate says
                 raise
-            raise ValueError("rows differ in size; pass a DataLoader with collate_fn") from error
+            raise ValueError(
+                "rows differ in size; pass a DataLoader with collate_fn"
+            ) from error
         samples = _with_classes(samples, n_classes, named=class_names is not None)
         head = last_layer(inner, run_two) if layers == "auto" else None
         chosen = named_layers(inner, layers if head is None else head + INPUT)
         with Capture(inner, chosen, head) as capture:
-            capture.rows(run_two())  # a layer without rows is refused before there is a folder
+            # a layer without rows is refused before there is a folder
+            capture.rows(run_two())
         looker = Looker(batches, samples.labels, ask, chosen, head)
         unseen = None
         if held_out is not None:
-            unseen, rows = _samples(held_out, lambda rows: other_pairs(rows, samples.class_names))
+            unseen, rows = _samples(
+                held_out, lambda rows: other_pairs(rows, samples.class_names)
+            )
             if type(unseen) is not type(samples):
                 raise TypeError(
                     "held_out has samples of another kind than data: "
@@ -220,16 +229,22 @@ def watch(
                 )
             unseen = unseen.with_encoding(samples.encoding)
             others = Batches(unseen, rows, batch_size or batches.size)
-            looker = replace(looker, held_out=Looker(others, unseen.labels, ask, {}, None))
+            looker = replace(
+                looker, held_out=Looker(others, unseen.labels, ask, {}, None)
+            )
         about = {
             "class": type(inner).__name__,
             "settings": json.dumps({"layers": list(looker.layer_names)}),
             "version": version or "",
             "parameters": digest_of(
-                json.dumps({name: list(one.shape) for name, one in tensors_of(inner).items()})
+                json.dumps(
+                    {name: list(one.shape) for name, one in tensors_of(inner).items()}
+                )
             ),
         }
-        run = _begun_run(about, list(looker.layer_names), samples, unseen, path, every, seed)
+        run = _begun_run(
+            about, list(looker.layer_names), samples, unseen, path, every, seed
+        )
         recorder = Recorder(run.run, looker, plan, keep, stop)
         recorder.follow(module, plan.steps_per_epoch)
         step = recorder.start(module, steps_done, overwrite=overwrite)
@@ -248,17 +263,23 @@ def _check_given(module: Any, data: Any, class_names: Any, ids: Any) -> None:
     from torch import nn
 
     if not isinstance(module, nn.Module):
-        raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
+        raise TypeError(
+            f"module must be a torch.nn.Module, not {type(module).__name__}"
+        )
     if isinstance(data, Dataset) and (class_names is not None or ids is not None):
         raise ValueError(
             f"{type(data).__name__} has its own class names and ids; leave class_names= and ids= "
             "out"
         )
     if isinstance(data, WithheldDataset):
-        raise TypeError("the samples of data are not at hand, only their ids; pass the dataset")
+        raise TypeError(
+            "the samples of data are not at hand, only their ids; pass the dataset"
+        )
 
 
-def _samples(data: Any, read: Callable[[Pairs], PairDataset]) -> tuple[Dataset, Pairs | None]:
+def _samples(
+    data: Any, read: Callable[[Pairs], PairDataset]
+) -> tuple[Dataset, Pairs | None]:
     """Return samples, and the rows that batches are made of if they are a user's own."""
     if isinstance(data, PairDataset):  # such as audit.kept()
         return data, Pairs(data.as_pairs())
@@ -376,12 +397,16 @@ class Watch:
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached
-        self.reached, rarely = in_the_first_process(self._record_in_time, (before, False))
+        self.reached, rarely = in_the_first_process(
+            self._record_in_time, (before, False)
+        )
         if rarely:
             self._plan = CheckpointPlan(self.steps_per_epoch, _RARELY)
         if not self.reached or before:
             return False
-        chosen = None if self._recorder is None else self._recorder.prediction(self.steps)
+        chosen = (
+            None if self._recorder is None else self._recorder.prediction(self.steps)
+        )
         if chosen is not None:
             from tqdm.auto import tqdm
 
@@ -396,7 +421,9 @@ class Watch:
 
         Without this call, ``"final"`` is the last checkpoint that was due.
         """
-        self.reached = in_the_first_process(partial(self._record_if_due, ends=True), self.reached)
+        self.reached = in_the_first_process(
+            partial(self._record_if_due, ends=True), self.reached
+        )
 
     def continue_at(self, steps_done: int) -> None:
         """Go on after this number of steps, because the training was resumed there.

@@ -53,7 +53,9 @@ class Figures(Mapping[str, Any]):
         self.tables = MappingProxyType(dict(tables or {}))
         self.data = MappingProxyType(dict(data or {}))
         self.missing = MappingProxyType(dict(missing or {}))
-        self.notes = MappingProxyType({name: tuple(said) for name, said in (notes or {}).items()})
+        self.notes = MappingProxyType(
+            {name: tuple(said) for name, said in (notes or {}).items()}
+        )
 
     def __getitem__(self, name: str) -> Any:
         if name in self._charts:
@@ -62,7 +64,9 @@ class Figures(Mapping[str, Any]):
             raise KeyError(f"{name} was not drawn: {self.missing[name]}")
         if name in self.tables:
             raise KeyError(f"{name} is a table; use .tables[{name!r}]")
-        raise KeyError(f"unknown figure {name!r}; there are {', '.join(self._charts) or 'none'}")
+        raise KeyError(
+            f"unknown figure {name!r}; there are {', '.join(self._charts) or 'none'}"
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._charts)
@@ -74,7 +78,9 @@ class Figures(Mapping[str, Any]):
         lines = [f"Figures: {', '.join(self._charts) or 'none'}"]
         if self.tables:
             lines.append(f"  tables: {', '.join(self.tables)}")
-        lines += [f"  not drawn: {names} ({reason})" for names, reason in self.reasons()]
+        lines += [
+            f"  not drawn: {names} ({reason})" for names, reason in self.reasons()
+        ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

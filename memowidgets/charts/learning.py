@@ -71,7 +71,9 @@ def _both_sides(checkpoints: pd.DataFrame, kind: str) -> alt.LayerChart:
     curves = checkpoints.melt("epoch", list(names), "samples", kind).dropna()
     curves["samples"] = curves["samples"].map(names)
     held_out = curves[curves["samples"] == _SIDES["test"]]
-    best = held_out[held_out[kind] == (held_out[kind].min() if is_loss else held_out[kind].max())]
+    best = held_out[
+        held_out[kind] == (held_out[kind].min() if is_loss else held_out[kind].max())
+    ]
     best = best.head(1)
     title = alt.Title(kind.capitalize(), subtitle="nothing was held out")
     for epoch, value in best[["epoch", kind]].itertuples(index=False):
@@ -79,7 +81,9 @@ def _both_sides(checkpoints: pd.DataFrame, kind: str) -> alt.LayerChart:
         title.subtitle = f"best held out: {shown} at epoch {epoch:g}"
         title.subtitleColor = TEST
     domain = list(names.values())
-    legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=500)
+    legend = alt.Legend(
+        title=None, orient="bottom", symbolType="stroke", symbolSize=500
+    )
     color = alt.Scale(domain=domain, range=[TRAIN, TEST])
     lines = alt.Chart(curves).mark_line()
     ring = alt.Chart(best).mark_point(size=90, color=TEST, strokeWidth=2, filled=False)
@@ -93,7 +97,9 @@ def _both_sides(checkpoints: pd.DataFrame, kind: str) -> alt.LayerChart:
                 axis=alt.Axis() if is_loss else alt.Axis(format="%"),
             ),
             color=alt.Color("samples:N", scale=color, legend=legend),
-            strokeDash=alt.StrokeDash("samples:N", scale=alt.Scale(domain=domain), legend=legend),
+            strokeDash=alt.StrokeDash(
+                "samples:N", scale=alt.Scale(domain=domain), legend=legend
+            ),
         ),
         *marked_prediction(checkpoints, 12 if is_loss else _HEIGHT - 12),
         ring.encode(x="epoch:Q", y=f"{kind}:Q"),
@@ -106,7 +112,9 @@ def marked_prediction(checkpoints: pd.DataFrame, y: int) -> list[alt.Chart]:
     chosen = checkpoints.loc[checkpoints["prediction"].astype(bool), ["epoch"]]
     late = bool(len(chosen)) and chosen["epoch"].iloc[0] > checkpoints["epoch"].mean()
     base = alt.Chart(chosen).encode(x="epoch:Q")
-    side: dict[str, Any] = {"align": "right", "dx": -6} if late else {"align": "left", "dx": 6}
+    side: dict[str, Any] = (
+        {"align": "right", "dx": -6} if late else {"align": "left", "dx": 6}
+    )
     label = base.mark_text(y=y, color=MUTED, **side)
     rule = base.mark_rule(strokeDash=[4, 3], color=MUTED)
     return [rule, label.encode(text=alt.value("ρ: predict here"))]
@@ -153,7 +161,12 @@ def over_training(
     >>> len(over_training(table).concat)
     1
     """
-    require(checkpoints, "the table of checkpoints", ["prediction"], ["epoch", "median_loss"])
+    require(
+        checkpoints,
+        "the table of checkpoints",
+        ["prediction"],
+        ["epoch", "median_loss"],
+    )
     panels = [_loss_panel(checkpoints)]
     if auc is not None:
         require(auc, "the table of AUCs", ["metric"], ["epoch", *AREA])
@@ -167,7 +180,9 @@ def over_training(
             for quantity, rows in groups.groupby("quantity", sort=False)
         ]
     chart = alt.ConcatChart(concat=panels, columns=2, spacing=24)
-    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", shape="independent"))
+    chart.resolve = alt.Resolve(
+        scale=alt.ScaleResolveMap(color="independent", shape="independent")
+    )
     return finish(
         chart,
         f"What can be predicted, and what is memorised, at {len(checkpoints)} checkpoints.",
@@ -176,7 +191,9 @@ def over_training(
 
 def _panel(layers: list[Any], checkpoints: pd.DataFrame, title: str) -> alt.LayerChart:
     rule = marked_prediction(checkpoints, _HEIGHT)[0]
-    return alt.LayerChart(layer=[rule, *layers], width=_WIDTH, height=_HEIGHT, title=title)
+    return alt.LayerChart(
+        layer=[rule, *layers], width=_WIDTH, height=_HEIGHT, title=title
+    )
 
 
 def _epochs(checkpoints: pd.DataFrame) -> alt.X:
@@ -206,5 +223,7 @@ def _group_panel(
     color = alt.Color("samples:N", legend=legend, scale=colors)
     shape = alt.Shape("samples:N", legend=legend, scale=shapes)
     up = alt.Y("low:Q", title=what if quantity == "psmi" else f"{what}, nats")
-    layers = band(rows, _epochs(checkpoints), ("low", "median", "high"), up, color, shape)
+    layers = band(
+        rows, _epochs(checkpoints), ("low", "median", "high"), up, color, shape
+    )
     return _panel(layers, checkpoints, f"{what}, median and quartiles")

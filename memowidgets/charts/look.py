@@ -53,7 +53,9 @@ def require(
         it.
     """
     numbers = list(numbers)
-    missing = [name for name in dict.fromkeys((*columns, *numbers)) if name not in table]
+    missing = [
+        name for name in dict.fromkeys((*columns, *numbers)) if name not in table
+    ]
     if missing:
         there = listed(table.columns) or "none"
         raise ValueError(f"{what} lacks {', '.join(missing)}; it has {there}")
@@ -63,7 +65,9 @@ def require(
         values = table[name].to_numpy(dtype=np.float64)
         if not np.isfinite(values).all():
             row = int(np.argmin(np.isfinite(values)))
-            raise ValueError(f"{what} has {values[row]} in {name}, row {row}: leave such rows out")
+            raise ValueError(
+                f"{what} has {values[row]} in {name}, row {row}: leave such rows out"
+            )
     return table
 
 
@@ -85,7 +89,9 @@ def thin_curves(curves: pd.DataFrame, by: Sequence[str], cells: int) -> pd.DataF
 def colors_of(names: Iterable[str]) -> dict[str, str]:
     """Return the colour of each score: the same in every figure for those that have a name."""
     names, known = list(dict.fromkeys(names)), list(SPOKEN)
-    taken = {name: SCORES[known.index(name) % len(SCORES)] for name in names if name in known}
+    taken = {
+        name: SCORES[known.index(name) % len(SCORES)] for name in names if name in known
+    }
     spare = [color for color in SCORES if color not in taken.values()] or list(SCORES)
     others = [name for name in names if name not in known]
     found = taken | {name: spare[i % len(spare)] for i, name in enumerate(others)}
@@ -105,13 +111,17 @@ def encode_names(
     """
     colors = colors_of(names)
     domain = [(labels or {}).get(name, spoken(name)) for name in colors]
-    drawn_as = {"symbolType": "stroke", "symbolSize": 500} if "strokeDash" in marks else {}
+    drawn_as = (
+        {"symbolType": "stroke", "symbolSize": 500} if "strokeDash" in marks else {}
+    )
     shown = alt.Legend(**{"title": None, "symbolOpacity": 1, **drawn_as, **legend})
     kinds = {"color": alt.Color, "strokeDash": alt.StrokeDash, "shape": alt.Shape}
     own: dict[str, dict[str, Any]] = {"color": {"range": list(colors.values())}}
     return {
         mark: kinds[mark](
-            f"{field}:N", scale=alt.Scale(domain=domain, **own.get(mark, {})), legend=shown
+            f"{field}:N",
+            scale=alt.Scale(domain=domain, **own.get(mark, {})),
+            legend=shown,
         )
         for mark in marks
     }
@@ -119,7 +129,8 @@ def encode_names(
 
 def finish(chart: Chart, description: str) -> Chart:
     """Return the chart with our look and a description, shown as a picture in notebooks."""
-    top = cast("Any", chart)  # set in place: `properties` and `configure` would copy all of it
+    # set in place: `properties` and `configure` would copy all of it
+    top = cast("Any", chart)
     top.background, top.description, top.padding = BACKGROUND, description, _PADDING
     top.config = alt.Config(**_CONFIGURATION)
     kind: Any = type(top)
@@ -133,7 +144,9 @@ def layer(layers: Sequence[Any], description: str, **properties: Any) -> alt.Lay
     return finish(chart, description)
 
 
-def rule_at(axis: str, field: str, value: float, dash: Sequence[int] = (4, 3)) -> alt.Chart:
+def rule_at(
+    axis: str, field: str, value: float, dash: Sequence[int] = (4, 3)
+) -> alt.Chart:
     """Return a dashed rule at a value on an axis, ``"x"`` or ``"y"``."""
     at = alt.Chart(pd.DataFrame({field: [value]}))
     line: alt.Chart = at.mark_rule(strokeDash=list(dash), color=MUTED)
@@ -171,7 +184,9 @@ def auc_bands(table: pd.DataFrame, across: alt.X, **legend: Any) -> list[alt.Cha
     look = encode_names("score", rows["metric"], marks=("color", "shape"), **legend)
     scale = alt.Scale(zero=False, domainMax=1)
     up = alt.Y("auc_low:Q", title="AUC, 95 % interval", scale=scale)
-    bands = band(rows, across, ("auc_low", "auc", "auc_high"), up, look["color"], look["shape"])
+    bands = band(
+        rows, across, ("auc_low", "auc", "auc_high"), up, look["color"], look["shape"]
+    )
     return [rule_at("y", "auc", 0.5, (2, 3)), *bands]
 
 
@@ -222,8 +237,13 @@ class _Picture:
     def _repr_mimebundle_(self, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
         chart = cast("alt.Chart", self)
         if find_spec("vl_convert") is None:
-            text = f"a chart; pictures of charts need vl-convert: {pip_install('figures')}"
-            return {"application/vnd.vegalite.v5+json": chart.to_dict(), "text/plain": text}
+            text = (
+                f"a chart; pictures of charts need vl-convert: {pip_install('figures')}"
+            )
+            return {
+                "application/vnd.vegalite.v5+json": chart.to_dict(),
+                "text/plain": text,
+            }
         picture = io.StringIO()
         chart.save(picture, format="svg")
         return {"image/svg+xml": picture.getvalue(), "text/plain": "a chart"}

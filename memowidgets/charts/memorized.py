@@ -66,9 +66,15 @@ def histograms_of_log_lira(
     """
     require(values, "the table of log-LiRA", ["checkpoint"], ["log_lira"])
     if not clip[0] < eta < clip[1]:
-        raise ValueError(f"eta must lie within clip, {clip[0]:g} to {clip[1]:g}, but is {eta:g}")
+        raise ValueError(
+            f"eta must lie within clip, {clip[0]:g} to {clip[1]:g}, but is {eta:g}"
+        )
     panels = [
-        _histogram(str(name), _count_bins(rows["log_lira"].to_numpy(dtype=float), eta, clip), eta)
+        _histogram(
+            str(name),
+            _count_bins(rows["log_lira"].to_numpy(dtype=float), eta, clip),
+            eta,
+        )
         for name, rows in values.groupby("checkpoint", sort=False)
     ]
     chart = alt.ConcatChart(concat=panels, columns=min(len(panels), 3), spacing=20)
@@ -110,7 +116,9 @@ def _histogram(name: str, bins: pd.DataFrame, eta: float) -> alt.LayerChart:
     legend = alt.Legend(title=None, orient="bottom")
     bars = alt.Chart(bins.assign(zero=0)).mark_rect()
     drawn = bars.encode(
-        x=alt.X("left:Q", title="log-LiRA, nats", scale=alt.Scale(zero=False, nice=False)),
+        x=alt.X(
+            "left:Q", title="log-LiRA, nats", scale=alt.Scale(zero=False, nice=False)
+        ),
         x2="right:Q",
         y=alt.Y("zero:Q", title="samples", scale=log, axis=both_ways),
         y2="up:Q",
@@ -120,7 +128,9 @@ def _histogram(name: str, bins: pd.DataFrame, eta: float) -> alt.LayerChart:
         layer=[drawn, rule_at("x", "left", eta)],
         width=180,
         height=120,
-        title=alt.Title(name, subtitle=f"{percent(memorized / n)} memorised ({memorized} of {n})"),
+        title=alt.Title(
+            name, subtitle=f"{percent(memorized / n)} memorised ({memorized} of {n})"
+        ),
     )
 
 
@@ -198,8 +208,15 @@ def _count_cells(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
     """Return a line with Spearman's ρ of a pair."""
     require(spearman, "the table of correlations", ["a", "b", "low", "high"])
-    found = spearman[[{a, b} == {x, y} for a, b in zip(spearman["a"], spearman["b"], strict=True)]]
-    require(found, f"the table of correlations, for {x} and {y},", [], ["rho", "low", "high", "n"])
+    found = spearman[
+        [{a, b} == {x, y} for a, b in zip(spearman["a"], spearman["b"], strict=True)]
+    ]
+    require(
+        found,
+        f"the table of correlations, for {x} and {y},",
+        [],
+        ["rho", "low", "high", "n"],
+    )
     row = found.iloc[0]
     of_all = f" of {n}" if row["n"] != n else ""
     shown = estimate(row["rho"], (row["low"], row["high"]))
@@ -231,19 +248,31 @@ def memorized_per_model(counts: Mapping[str, ArrayLike]) -> alt.LayerChart:
     >>> chart.description
     'Samples memorised per model. before: 8 (2 to 13, 3 models); after: 6 (4 to 8, 3 models).'
     """
-    rows = [(name, float(count)) for name, of in counts.items() for count in np.asarray(of)]
+    rows = [
+        (name, float(count)) for name, of in counts.items() for count in np.asarray(of)
+    ]
     table = pd.DataFrame(rows, columns=["of", "memorised"])
     require(table, "the table of counts", [], ["memorised"])
-    found = table.groupby("of", sort=False)["memorised"].agg(["mean", "min", "max", "size"])
+    found = table.groupby("of", sort=False)["memorised"].agg(
+        ["mean", "min", "max", "size"]
+    )
     said = {
         name: f"{name}: {mean:.0f} ({low:.0f} to {high:.0f}, {n} models)"
         for name, mean, low, high, n in found.itertuples(name=None)
     }
-    y = alt.Y("of:N", title=None, sort=list(said.values()), axis=alt.Axis(labelLimit=320))
-    x = alt.X("memorised:Q", title="samples that a model memorises", scale=alt.Scale(zero=True))
+    y = alt.Y(
+        "of:N", title=None, sort=list(said.values()), axis=alt.Axis(labelLimit=320)
+    )
+    x = alt.X(
+        "memorised:Q",
+        title="samples that a model memorises",
+        scale=alt.Scale(zero=True),
+    )
     base = alt.Chart(table.assign(of=table["of"].map(said))).encode(y=y)
     dots = base.mark_point(filled=True, opacity=0.5, size=60, color=MEMORIZED)
-    means = base.mark_tick(thickness=3, size=26, color=TEXT).encode(x="mean(memorised):Q")
+    means = base.mark_tick(thickness=3, size=26, color=TEXT).encode(
+        x="mean(memorised):Q"
+    )
     description = f"Samples memorised per model. {'; '.join(said.values())}."
     return layer([dots.encode(x=x), means], description, width=400, height=150)
 
@@ -279,9 +308,13 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
         table.dropna(subset=columns), f"the table, where {value} is known,", [], columns
     )
     name = spoken(value)
-    across = alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
+    across = alt.X(
+        "n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2)
+    )
     up = alt.Y(f"{columns[0]}:Q", title=spoken(value), scale=alt.Scale(zero=False))
     look = encode_names("number", [name], {name: name}, marks=("color", "shape"))
-    layers = band(known.assign(number=name), across, columns, up, look["color"], look["shape"])
+    layers = band(
+        known.assign(number=name), across, columns, up, look["color"], look["shape"]
+    )
     said = f"{name} from up to {known['n_shadows'].max()} shadow models."
     return layer(layers, said, width=400, height=230)

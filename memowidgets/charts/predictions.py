@@ -106,7 +106,8 @@ def roc_curves(
     require(curves, _WHAT, ["score", "tau"], _NUMBERS)
     firsts = curves.drop_duplicates("score")[["score", *AREA]].to_numpy()
     labels = {
-        name: f"{spoken(name)}: {estimate(auc, (low, high))}" for name, auc, low, high in firsts
+        name: f"{spoken(name)}: {estimate(auc, (low, high))}"
+        for name, auc, low, high in firsts
     }
     curves = curves.assign(label=curves["score"].map(labels))
     points = _at(curves, tau, marked, ["score"])
@@ -125,7 +126,10 @@ def roc_curves(
 
 
 def roc_panels(
-    curves: pd.DataFrame, tau: float | None = 0.0, marked: str | None = "psmi", columns: int = 3
+    curves: pd.DataFrame,
+    tau: float | None = 0.0,
+    marked: str | None = "psmi",
+    columns: int = 3,
 ) -> alt.ConcatChart:
     """Draw TPR against FPR in one panel per checkpoint, η or setting, with the AUCs.
 
@@ -170,10 +174,16 @@ def roc_panels(
             height=_PANEL,
             title=str(title),
         )
-        for title, rows in thin_curves(curves, ["panel", "score"], 80).groupby("panel", sort=False)
+        for title, rows in thin_curves(curves, ["panel", "score"], 80).groupby(
+            "panel", sort=False
+        )
     ]
-    chart = alt.ConcatChart(concat=panels, columns=min(columns, len(panels)), spacing=16)
-    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="shared", strokeDash="shared"))
+    chart = alt.ConcatChart(
+        concat=panels, columns=min(columns, len(panels)), spacing=16
+    )
+    chart.resolve = alt.Resolve(
+        scale=alt.ScaleResolveMap(color="shared", strokeDash="shared")
+    )
     return finish(chart, f"TPR against FPR in {len(panels)} panels.")
 
 
@@ -182,15 +192,25 @@ def _axes() -> dict[str, Any]:
         "scale": alt.Scale(domain=[0, 1], nice=False),
         "axis": alt.Axis(format="%", tickCount=5),
     }
-    return {"x": alt.X("fpr:Q", title="FPR", **how), "y": alt.Y("tpr:Q", title="TPR", **how)}
+    return {
+        "x": alt.X("fpr:Q", title="FPR", **how),
+        "y": alt.Y("tpr:Q", title="TPR", **how),
+    }
 
 
-def _draw(curves: pd.DataFrame, points: pd.DataFrame, look: dict[str, Any]) -> list[alt.Chart]:
+def _draw(
+    curves: pd.DataFrame, points: pd.DataFrame, look: dict[str, Any]
+) -> list[alt.Chart]:
     """Return the line of chance, the curves, and crosses at the points."""
     ends = alt.Chart(pd.DataFrame({"fpr": [0, 1], "tpr": [0, 1]}))
     lines = alt.Chart(curves[["label", "fpr", "tpr"]]).mark_line(strokeWidth=1.7)
     crosses = alt.Chart(points[["label", "fpr", "tpr"]]).mark_point(
-        shape="cross", size=160, filled=True, opacity=1, stroke=BACKGROUND, strokeWidth=1.2
+        shape="cross",
+        size=160,
+        filled=True,
+        opacity=1,
+        stroke=BACKGROUND,
+        strokeWidth=1.2,
     )
     return [
         ends.mark_line(color=LINE, strokeWidth=1).encode(**_axes()),
@@ -199,7 +219,9 @@ def _draw(curves: pd.DataFrame, points: pd.DataFrame, look: dict[str, Any]) -> l
     ]
 
 
-def _at(curves: pd.DataFrame, tau: float | None, marked: str | None, by: list[str]) -> pd.DataFrame:
+def _at(
+    curves: pd.DataFrame, tau: float | None, marked: str | None, by: list[str]
+) -> pd.DataFrame:
     """Return the last point of each marked curve whose own threshold is at most `tau`."""
     if tau is None:
         return curves[:0]
@@ -258,9 +280,14 @@ def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
     bars = base.mark_rule(strokeWidth=2).encode(
         x=alt.X("auc_low:Q", title="AUC (95 % interval)", scale=scale), x2="auc_high:Q"
     )
-    points = base.mark_point(filled=True, size=60, opacity=1).encode(x="auc:Q", shape=look["shape"])
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(
+        x="auc:Q", shape=look["shape"]
+    )
     n, n_scores = rows["setting"].nunique(), rows["score"].nunique()
-    said, height = f"AUC of {n_scores} scores in {n} settings.", (16 * n_scores + 12) * n
+    said, height = (
+        f"AUC of {n_scores} scores in {n} settings.",
+        (16 * n_scores + 12) * n,
+    )
     layers = [rule_at("x", "auc", 0.5, (2, 3)), bars, points]
     return layer(layers, said, width=360, height=height)
 
@@ -337,7 +364,9 @@ def auc_by_eta(
     """
     require(table, _AREAS, [], ["n", "n_memorized"])
     rows = _of_scores(table, ["metric", "eta"])
-    across = alt.X("eta:Q", title="η", scale=alt.Scale(zero=False, nice=False, padding=8))
+    across = alt.X(
+        "eta:Q", title="η", scale=alt.Scale(zero=False, nice=False, padding=8)
+    )
     at_eta = rule_at("x", "eta", eta)
     layers, title = [at_eta, *auc_bands(rows, across)], ""
     if canaries is not None:
@@ -348,10 +377,14 @@ def auc_by_eta(
         layers.append(dashed.encode(y="auc:Q", color="score:N"))
         title = "dashed: canaries"
     above = alt.LayerChart(layer=layers, width=360, height=200, title=title)
-    below = alt.LayerChart(layer=[at_eta, *_shares(rows, across)], width=360, height=100)
+    below = alt.LayerChart(
+        layer=[at_eta, *_shares(rows, across)], width=360, height=100
+    )
     chart = alt.VConcatChart(vconcat=[above, below], spacing=14)
     chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(x="shared"))
-    return finish(chart, f"AUC of {rows['metric'].nunique()} scores, and share memorised, by η.")
+    return finish(
+        chart, f"AUC of {rows['metric'].nunique()} scores, and share memorised, by η."
+    )
 
 
 _AREAS = "the table of AUCs"
@@ -372,9 +405,13 @@ def _of_scores(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 def _shares(table: pd.DataFrame, across: Any) -> list[alt.Chart]:
     """Return the share of memorised samples, from the first score at each η."""
     first = table.drop_duplicates("eta").sort_values("eta")
-    shares = pd.DataFrame({"eta": first["eta"], "share": first["n_memorized"] / first["n"]})
+    shares = pd.DataFrame(
+        {"eta": first["eta"], "share": first["n_memorized"] / first["n"]}
+    )
     if (shares["share"] <= 0).any():
-        raise ValueError(f"{_AREAS} has rows without a memorised sample; leave them out")
+        raise ValueError(
+            f"{_AREAS} has rows without a memorised sample; leave them out"
+        )
     scale, axis = alt.Scale(type="log", domainMax=1), alt.Axis(format="~%", tickCount=3)
     base = alt.Chart(shares).encode(
         x=across, y=alt.Y("share:Q", title="memorised", scale=scale, axis=axis)

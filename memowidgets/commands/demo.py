@@ -44,7 +44,11 @@ def demo(
     CommandError
         If the folder cannot be written to, or a page is there already.
     """
-    folder = Path(tempfile.mkdtemp(prefix="memowidgets-demo-")) if out is None else out.absolute()
+    folder = (
+        Path(tempfile.mkdtemp(prefix="memowidgets-demo-"))
+        if out is None
+        else out.absolute()
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -100,20 +100,28 @@ def _python() -> Finding:
     version = platform.python_version()
     low, high = (".".join(map(str, v)) for v in _TESTED_PYTHONS)
     if sys.version_info[:2] < _TESTED_PYTHONS[0]:
-        return Finding(f"Python {version}", f"install Python {low} or newer", wrong=True)
+        return Finding(
+            f"Python {version}", f"install Python {low} or newer", wrong=True
+        )
     if sys.version_info[:2] > _TESTED_PYTHONS[1]:
-        return Finding(f"Python {version}", f"if something fails, use Python {low} to {high}")
+        return Finding(
+            f"Python {version}", f"if something fails, use Python {low} to {high}"
+        )
     return Finding(f"Python {version}")
 
 
 def _requirements() -> Iterator[tuple[Requirement, str | None]]:
     """Yield what the plain install needs, with None, then what each extra adds, with its name."""
     needed = [Requirement(text) for text in metadata.requires("memowidgets") or ()]
-    yield from ((requirement, None) for requirement in needed if requirement.marker is None)
+    yield from (
+        (requirement, None) for requirement in needed if requirement.marker is None
+    )
     known = set[str]()  # an extra that contains another one needs the same
     for extra in PURPOSES:
         for requirement in needed:
-            added = requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+            added = requirement.marker is not None and requirement.marker.evaluate(
+                {"extra": extra}
+            )
             if added and requirement.name not in (*known, "memowidgets"):
                 known.add(requirement.name)
                 yield requirement, extra
@@ -121,7 +129,11 @@ def _requirements() -> Iterator[tuple[Requirement, str | None]]:
 
 def _package(requirement: Requirement, extra: str | None) -> Finding:
     name, essential = requirement.name, extra is None
-    fix = f"pip install '{name}{requirement.specifier}'" if extra is None else pip_install(extra)
+    fix = (
+        f"pip install '{name}{requirement.specifier}'"
+        if extra is None
+        else pip_install(extra)
+    )
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -140,7 +152,9 @@ def _device() -> Finding:
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         name = torch.cuda.get_device_name()
-        return Finding(f"device: cuda, {name}, {free / _GIB:.1f} of {total / _GIB:.0f} GiB free")
+        return Finding(
+            f"device: cuda, {name}, {free / _GIB:.1f} of {total / _GIB:.0f} GiB free"
+        )
     if torch.backends.mps.is_available():
         return Finding("device: mps (used where an audit names it; auto means the CPU)")
     threads = torch.get_num_threads()
@@ -152,7 +166,9 @@ def _notebook() -> Iterator[Finding]:
     try:
         yield Finding(f"ipykernel {metadata.version('ipykernel')}")
     except metadata.PackageNotFoundError:
-        yield Finding("ipykernel is not installed (needed for notebooks)", pip_install("lab"))
+        yield Finding(
+            "ipykernel is not installed (needed for notebooks)", pip_install("lab")
+        )
     extensions = Path(sys.prefix, "share", "jupyter", "labextensions")
     for name in ("@jupyter-widgets/jupyterlab-manager", "anywidget"):
         if (extensions / name / "package.json").is_file():
@@ -206,22 +222,30 @@ def compare_device(folder: Path, device: str) -> Iterator[Finding]:
     both: list[Audit] = []
     checks: dict[str, Callable[[], Finding]] = {
         "logit gaps, same weights": lambda: _gaps(both[0], device),
-        "PSMI": lambda: _order("PSMI", *(a.score("psmi", "last", "final") for a in both)),
+        "PSMI": lambda: _order(
+            "PSMI", *(a.score("psmi", "last", "final") for a in both)
+        ),
         "log-LiRA": lambda: _truth(*both),
         "training step": lambda: _times(*(_seconds(a, _steps) / _STEPS for a in both)),
-        "pass, each sample": lambda: _times(*(_seconds(a, _pass) / len(a.members) for a in both)),
+        "pass, each sample": lambda: _times(
+            *(_seconds(a, _pass) / len(a.members) for a in both)
+        ),
         "PSMI of {} x {}".format(*_PSMI_SHAPE): lambda: _psmi(device),
     }
     try:
         both += _train(folder / "cpu", "cpu"), _train(folder / "device", device)
     except _FAILURES as error:
-        yield Finding("training", _UPDATE, wrong=True, there="fails", said=first_line(error))
+        yield Finding(
+            "training", _UPDATE, wrong=True, there="fails", said=first_line(error)
+        )
         return
     for what, check in checks.items():
         try:
             found = check()
         except _FAILURES as error:
-            found = Finding("", _UPDATE, wrong=True, there="fails", said=first_line(error))
+            found = Finding(
+                "", _UPDATE, wrong=True, there="fails", said=first_line(error)
+            )
         yield replace(found, what=what)
 
 
@@ -234,7 +258,9 @@ def _train(path: Path, device: str) -> Audit:
 
     data = load_digits().take(range(_SAMPLES))
     training = TrainingConfig(epochs=_EPOCHS, batch_size=32, precision="float32")
-    audit = Audit(ConvNet(), data, path=path, training=training, device=device, held_out=None)
+    audit = Audit(
+        ConvNet(), data, path=path, training=training, device=device, held_out=None
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of so small an audit
         audit.train(progress=Progress())
@@ -248,7 +274,9 @@ def _gaps(here: Audit, device: str) -> Finding:
 
     moved = Audit.open(here.path, data=here.data, model=ConvNet(), device=device)
     end = here.evidence.names.record("final")
-    one, other = (audit.run.gaps_of(end, audit.run.design.members) for audit in (here, moved))
+    one, other = (
+        audit.run.gaps_of(end, audit.run.design.members) for audit in (here, moved)
+    )
     off = float(abs(one - other).max() / one.std())
     said = f"standard deviations at most; rounding explains {_OFF}"
     return _off(off, said, wrong=not off <= _OFF)
@@ -271,7 +299,9 @@ def _order(what: str, one: Any, other: Any) -> Finding:
 
 
 def _off(off: float, said: str, *, wrong: bool) -> Finding:
-    return Finding("", _UPDATE if wrong else "", wrong, there=f"off by {off:.1g}", said=said)
+    return Finding(
+        "", _UPDATE if wrong else "", wrong, there=f"off by {off:.1g}", said=said
+    )
 
 
 def _steps(learner: Learner) -> None:
@@ -308,13 +338,22 @@ def _psmi(device: str) -> Finding:
 
     def seconds(x: Any) -> float:
         start = time.perf_counter()
-        PSMI().fit(x, labels).score_samples(x, labels)  # NumPy arrays: the device is done
+        # NumPy arrays: the device is done
+        PSMI().fit(x, labels).score_samples(x, labels)
         return time.perf_counter() - start
 
-    return _times(*(min(seconds(states.to(name)) for _ in range(2)) for name in ("cpu", device)))
+    return _times(
+        *(min(seconds(states.to(name)) for _ in range(2)) for name in ("cpu", device))
+    )
 
 
 def _times(here: float, there: float) -> Finding:
     slow = there > here
-    said = f"{there / here:.1f} times as slow" if slow else f"{here / there:.1f} times as fast"
-    return Finding("", here=f"{1e3 * here:.3g} ms", there=f"{1e3 * there:.3g} ms", said=said)
+    said = (
+        f"{there / here:.1f} times as slow"
+        if slow
+        else f"{here / there:.1f} times as fast"
+    )
+    return Finding(
+        "", here=f"{1e3 * here:.3g} ms", there=f"{1e3 * there:.3g} ms", said=said
+    )

@@ -30,7 +30,9 @@ def check_free(page: Path, *, overwrite: bool) -> None:
     """Refuse to replace a page or its JSON unasked."""
     for file in (page, page.with_suffix(".json")):
         if file.is_file() and not overwrite:
-            raise CommandError(f"{file} is there already: choose another path, or pass --overwrite")
+            raise CommandError(
+                f"{file} is there already: choose another path, or pass --overwrite"
+            )
 
 
 def checked_run(path: Path) -> tuple[str, ...]:
@@ -47,7 +49,9 @@ def checked_run(path: Path) -> tuple[str, ...]:
         If there is no run, or a part of it cannot be read.
     """
     if not path.is_dir():
-        raise CommandError(f"{path} does not exist or is not a folder; pass the folder of a run")
+        raise CommandError(
+            f"{path} does not exist or is not a folder; pass the folder of a run"
+        )
     with refusing(path):
         from memowidgets.audit.run import chosen_key, read_names, shadow_sets
         from memowidgets.audit.runs import identity
@@ -162,6 +166,8 @@ def listing(folder: Path) -> list[str]:
     lines = []
     for row in rows:
         texts = zip(row, widths, strict=True)
-        laid_out = [t.ljust(w) if i < 2 else t.rjust(w) for i, (t, w) in enumerate(texts)]
+        laid_out = [
+            t.ljust(w) if i < 2 else t.rjust(w) for i, (t, w) in enumerate(texts)
+        ]
         lines.append("  ".join(laid_out).rstrip())
     return [*lines, *problems]

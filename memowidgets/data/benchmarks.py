@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from memowidgets.data.images import ImageDataset
 from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.pictures import decode, open_tree, read_classes
-from memowidgets.data.rows import Rows, read_csv, read_jsonl, read_parquet, rows_of_records
+from memowidgets.data.rows import (
+    Rows,
+    read_csv,
+    read_jsonl,
+    read_parquet,
+    rows_of_records,
+)
 from memowidgets.files import checked_path
 from memowidgets.network import check_pinned, hub_folder
 from memowidgets.vocabulary import quoted
@@ -34,7 +40,9 @@ BENCHMARKS["mmlu-field"] = BENCHMARKS["mmlu"]
 _SUBJECTS_BY_FIELD = _known("mmlu.json")
 MMLU_FIELDS = tuple(_SUBJECTS_BY_FIELD)
 MMLU_SUBJECTS = {
-    subject: name for name, subjects in _SUBJECTS_BY_FIELD.items() for subject in subjects
+    subject: name
+    for name, subjects in _SUBJECTS_BY_FIELD.items()
+    for subject in subjects
 }
 
 
@@ -102,12 +110,16 @@ def fetch_mcq(
     {'subject': 'astronomy', 'field': 'STEM'}
     """
     if name not in BENCHMARKS:
-        raise ValueError(f"unknown benchmark {name!r}; valid: {', '.join(map(repr, BENCHMARKS))}")
+        raise ValueError(
+            f"unknown benchmark {name!r}; valid: {', '.join(map(repr, BENCHMARKS))}"
+        )
     check_pinned(source, revision)
     files, commit = _files(name, split, source, revision)
     questions, places, counter = [], [], Counter[str]()
     for place, fields in (row for file in files for row in _read(name, file).records()):
-        group = str(fields.get("subject") or split) if name.startswith("mmlu") else split
+        group = (
+            str(fields.get("subject") or split) if name.startswith("mmlu") else split
+        )
         known = fields.get("id") or f"{group}/{counter[group]}"
         counter[group] += 1
         questions.append(_question(name, {**fields, "id": known}))
@@ -137,7 +149,9 @@ def _files(
     folder = Path() if is_hub else checked_path(source)
     if folder.is_file():
         return [folder], None
-    valid = [known for known, one in about["splits"].items() if one["hub"] or not is_hub]
+    valid = [
+        known for known, one in about["splits"].items() if one["hub"] or not is_hub
+    ]
     if split not in valid:
         raise ValueError(
             f"unknown split {split!r} of {name!r}; valid: {', '.join(map(repr, valid))}"
@@ -150,7 +164,9 @@ def _files(
     elif not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a file or folder")
     for pattern in (*own["files"], *at_hub):
-        files = [path for path in folder.rglob(pattern) if not path.name.startswith(".")]
+        files = [
+            path for path in folder.rglob(pattern) if not path.name.startswith(".")
+        ]
         if files:
             return sorted(files), commit
     raise FileNotFoundError(
@@ -175,11 +191,14 @@ def _read(name: str, path: Path) -> Rows:
 def _mmlu_csv(path: Path) -> Rows:
     """Read a file of one subject, without a header; an answer is always a letter."""
     found = read_csv(path, header=("question", *"ABCD", "answer"))
-    position = {letter: i for i, letter in enumerate("ABCD")}  # an option may be a letter, too
+    # an option may be a letter, too
+    position = {letter: i for i, letter in enumerate("ABCD")}
     answers = [str(answer or "").strip() for answer in found.columns["answer"]]
     columns = {
         "question": found.columns["question"],
-        "choices": list(zip(*(found.columns[option] for option in "ABCD"), strict=True)),
+        "choices": list(
+            zip(*(found.columns[option] for option in "ABCD"), strict=True)
+        ),
         "answer": [position.get(answer, answer) for answer in answers],
         "subject": [re.sub(r"_(test|val|dev)$", "", path.stem)] * len(found),
     }
@@ -273,7 +292,8 @@ def fetch_cifar10(
         images, labels, ids = _cifar_of_hub(folder, split, pattern)
     else:
         images, labels, ids = _cifar_at(checked_path(source), split)
-    data = ImageDataset(np.array(ids), labels, CLASSES, images=images)  # some may be absent
+    # some may be absent
+    data = ImageDataset(np.array(ids), labels, CLASSES, images=images)
     return data.with_source("fetch_cifar10", **arguments)
 
 
@@ -281,7 +301,9 @@ def _cifar_at(path: Path, split: str) -> Cifar:
     """Return the images of a split, from the authors' binary batches or from a tree of folders."""
     batches = [path] if path.suffix == ".bin" else sorted(path.rglob("*_batch*.bin"))
     if batches:
-        return _cifar_of_batches([p for p in batches if re.fullmatch(_CIFAR[split], p.name)], split)
+        return _cifar_of_batches(
+            [p for p in batches if re.fullmatch(_CIFAR[split], p.name)], split
+        )
     pickles = [found for found in path.rglob("data_batch_1") if found.is_file()]
     if pickles:
         raise ValueError(
@@ -303,7 +325,9 @@ def _cifar_at(path: Path, split: str) -> Cifar:
         )
     height, width = images.shape[1:3]
     if (height, width) != (_SIDE, _SIDE):
-        raise ValueError(f"{path} is not CIFAR-10: its images are {height}×{width}, not 32×32")
+        raise ValueError(
+            f"{path} is not CIFAR-10: its images are {height}×{width}, not 32×32"
+        )
     number = np.array([CLASSES.index(name) for name in names])
     return images, number[labels], [f"{split}/{name}" for name in ids]
 
@@ -329,7 +353,9 @@ def _records(path: Path) -> NDArray[np.uint8]:
     wrong = records[:, 0] >= len(CLASSES)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(f"{path}, record {row}: the label is {records[row, 0]}, not 0 to 9")
+        raise ValueError(
+            f"{path}, record {row}: the label is {records[row, 0]}, not 0 to 9"
+        )
     return records
 
 
@@ -338,5 +364,7 @@ def _cifar_of_hub(folder: Path, split: str, pattern: str) -> Cifar:
     if not parts:
         raise FileNotFoundError(f"{_CIFAR_HUB} on the hub has no {pattern}")
     images = np.stack([decode(one["bytes"]) for part in parts for one in part["img"]])
-    labels = np.array([label for part in parts for label in part["label"]], dtype=np.int64)
+    labels = np.array(
+        [label for part in parts for label in part["label"]], dtype=np.int64
+    )
     return images, labels, [f"{split}/{i:05d}" for i in range(len(labels))]

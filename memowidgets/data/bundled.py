@@ -19,7 +19,12 @@ WORDS = json.loads(Path(__file__).with_name("patients.json").read_text("utf-8"))
 COMPLAINTS: dict[str, list[str]] = WORDS["complaints"]
 _WARDS = tuple(COMPLAINTS)
 KINDS = ("ordinary", "atypical", "wrong ward", "identifier", "near duplicate")
-_SHARES = {"atypical": 0.16, "wrong ward": 0.04, "identifier": 0.05, "near duplicate": 0.06}
+_SHARES = {
+    "atypical": 0.16,
+    "wrong ward": 0.04,
+    "identifier": 0.05,
+    "near duplicate": 0.06,
+}
 
 
 def load_digits(canaries: float = 0.0, seed: int = 0) -> ImageDataset:
@@ -115,7 +120,9 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
         question = None
         while question is None or question in seen:
             typical = COMPLAINTS[_WARDS[ward]]
-            complaints = rng.choice(typical, size=int(rng.integers(1, 3)), replace=False)
+            complaints = rng.choice(
+                typical, size=int(rng.integers(1, 3)), replace=False
+            )
             patient = {
                 "name": _name(rng),
                 "age": int(rng.integers(18, 90)),
@@ -241,7 +248,9 @@ def make_patients(n: int = 800, seed: int = 0) -> MCQDataset:
         for number, patient in ((int(i), patients[i]) for i in order)
     ]
     data = MCQDataset.from_records(rows, template=WARD_TEMPLATE, answers="index")
-    data = replace(data, canaries=np.array([row["kind"] == "wrong ward" for row in rows]))
+    data = replace(
+        data, canaries=np.array([row["kind"] == "wrong ward" for row in rows])
+    )
     return data.with_source("make_patients", n=n, seed=int(seed))
 
 
@@ -262,7 +271,9 @@ def _draw_patient(kind: str, number: int, rng: np.random.Generator) -> _Patient:
             x=_one("ABCDEFGHKLMNPRSTUVWXYZ", rng),
             y=_one("ABCDEFGHKLMNPRSTUVWXYZ", rng),
         )
-        wordings = (wordings, WORDS["notes_without_complaint"])[number // len(_WARDS) % 2]
+        wordings = (wordings, WORDS["notes_without_complaint"])[
+            number // len(_WARDS) % 2
+        ]
     elif rng.random() < 1 / 3:
         other = _WARDS[(ward + int(rng.integers(1, len(_WARDS)))) % len(_WARDS)]
         ending = _draw_text("asides", rng).format(other=_one(COMPLAINTS[other], rng))

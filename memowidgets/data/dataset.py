@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import numbered_labels, several, to_numpy, warn_user, whole_number
+from memowidgets.checks import (
+    numbered_labels,
+    several,
+    to_numpy,
+    warn_user,
+    whole_number,
+)
 from memowidgets.files import check_outside_runs, checked_path, digest_of
 from memowidgets.vocabulary import HALF_CHARACTERS, listed, quoted
 
@@ -74,7 +80,8 @@ class Dataset(abc.ABC):
     _noun: ClassVar[str] = "samples"  # in messages
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ids", checked_ids(self.ids, len(self.labels)))  # it is frozen
+        # it is frozen
+        object.__setattr__(self, "ids", checked_ids(self.ids, len(self.labels)))
         if self.canaries is not None:  # what is given away changes no later answer
             canaries = np.array(to_numpy(self.canaries), dtype=np.bool_)
             canaries.flags.writeable = False
@@ -100,7 +107,9 @@ class Dataset(abc.ABC):
             If it is not one position, but a slice or several of them.
         """
         if isinstance(index, slice | bool | np.bool_):
-            raise TypeError("data[i] is one sample; for several, use take(): data.take(range(3))")
+            raise TypeError(
+                "data[i] is one sample; for several, use take(): data.take(range(3))"
+            )
         n = len(self)
         if not -n <= index < n:
             raise IndexError(f"there is no sample at {index}: the data have {n}")
@@ -140,10 +149,14 @@ class Dataset(abc.ABC):
         """
         array = np.atleast_1d(to_numpy(indices))
         if array.size and array.dtype.kind not in "biu":
-            raise IndexError(f"take needs positions or a mask, not {array.tolist()[0]!r}")
+            raise IndexError(
+                f"take needs positions or a mask, not {array.tolist()[0]!r}"
+            )
         chosen = np.arange(len(self))[array if array.size else array.astype(np.int64)]
         fields = (*self._fields, "ids", "labels", "canaries")
-        return self._copy_with(**{name: _at(getattr(self, name), chosen) for name in fields})
+        return self._copy_with(
+            **{name: _at(getattr(self, name), chosen) for name in fields}
+        )
 
     def with_labels(self, labels: ArrayLike) -> Self:
         """Return the same samples with other labels, (n,), as numbers or names of classes.
@@ -156,7 +169,9 @@ class Dataset(abc.ABC):
         numbers, _ = numbered_labels(labels, self.class_names)
         changed = checked_labels(numbers, self.class_names)
         if len(changed) != len(self):
-            raise ValueError(f"{len(changed)} labels for {len(self)} samples; pass one for each")
+            raise ValueError(
+                f"{len(changed)} labels for {len(self)} samples; pass one for each"
+            )
         return self._copy_with(labels=changed)
 
     def with_canaries(self, n: int, kind: Any = "mislabelled", seed: int = 0) -> Self:
@@ -198,15 +213,24 @@ class Dataset(abc.ABC):
         rng = np.random.default_rng(seed)
         mask, chosen = self._draw_canaries(n, rng)
         labels = self.labels.copy()
-        n_labels: Any = getattr(self, "n_choices", None)  # of each sample, where it has its own
+        # of each sample, where it has its own
+        n_labels: Any = getattr(self, "n_choices", None)
         n_labels = len(self.class_names) if n_labels is None else n_labels[chosen]
-        labels[chosen] = (labels[chosen] + rng.integers(1, n_labels, size=len(chosen))) % n_labels
+        labels[chosen] = (
+            labels[chosen] + rng.integers(1, n_labels, size=len(chosen))
+        ) % n_labels
         return self._copy_with(labels=labels, canaries=mask)
 
-    def _draw_canaries(self, n: int, rng: np.random.Generator) -> tuple[BoolArray, IntArray]:
+    def _draw_canaries(
+        self, n: int, rng: np.random.Generator
+    ) -> tuple[BoolArray, IntArray]:
         """Draw samples that are not canaries yet; return the mask of all canaries, and these."""
         n = whole_number("n, the number of canaries,", n)
-        mask = np.zeros(len(self), np.bool_) if self.canaries is None else self.canaries.copy()
+        mask = (
+            np.zeros(len(self), np.bool_)
+            if self.canaries is None
+            else self.canaries.copy()
+        )
         free = np.flatnonzero(~mask)
         if n > len(free):
             raise ValueError(
@@ -249,15 +273,22 @@ class Dataset(abc.ABC):
         """
         import pandas as pd
 
-        return pd.DataFrame({name: _series(values) for name, values in self._columns().items()})
+        return pd.DataFrame(
+            {name: _series(values) for name, values in self._columns().items()}
+        )
 
     def _columns(self) -> dict[str, Any]:
         """Return the values of all samples by column, with their ids."""
-        return {ID: self.ids.tolist(), "label": [self.class_names[i] for i in self.labels]}
+        return {
+            ID: self.ids.tolist(),
+            "label": [self.class_names[i] for i in self.labels],
+        }
 
     def _copy_with(self, **changes: Any) -> Self:
         """Return a copy with changes, which no loader gives: it has a `source` only if given."""
-        return cast("Self", dataclasses.replace(cast("Any", self), **{"source": None} | changes))
+        return cast(
+            "Self", dataclasses.replace(cast("Any", self), **{"source": None} | changes)
+        )
 
     def _positions(self, names: Iterable[str]) -> list[int]:
         """Return the positions of ids, or raise for one that no sample has."""
@@ -363,7 +394,9 @@ def writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     if not target.absolute().parent.is_dir():
         raise FileNotFoundError(f"{target.parent} is not a folder; create it first")
     if target.is_dir() or (target.exists() and not overwrite):
-        raise FileExistsError(f"{target} exists; choose another path, or pass overwrite=True")
+        raise FileExistsError(
+            f"{target} exists; choose another path, or pass overwrite=True"
+        )
     return target
 
 
@@ -425,7 +458,9 @@ def warn_of_likeness(class_names: Iterable[str]) -> None:
 def warn_of_absent(labels: IntArray, class_names: Sequence[str]) -> None:
     """Warn of classes that no label has."""
     counts = np.bincount(labels, minlength=len(class_names))
-    absent = [name for name, count in zip(class_names, counts, strict=True) if not count]
+    absent = [
+        name for name, count in zip(class_names, counts, strict=True) if not count
+    ]
     if absent:
         warn_user(
             f"{len(absent)} of {len(class_names)} classes never occur in the labels: "
@@ -481,9 +516,13 @@ def checked_ids(
     return np.array(names, dtype=np.str_)
 
 
-def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> tuple[str, ...]:
+def checked_class_names(
+    class_names: Sequence[str] | None, labels: IntArray
+) -> tuple[str, ...]:
     """Return the names of the classes, by default their numbers; one class is an error."""
-    names = tuple(map(str, range(labels.max() + 1) if class_names is None else class_names))
+    names = tuple(
+        map(str, range(labels.max() + 1) if class_names is None else class_names)
+    )
     if len(np.unique(labels)) < 2:
         shown = quoted(names[labels[0]]) if labels[0] < len(names) else labels[0]
         raise ValueError(
@@ -492,7 +531,9 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
         )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"class_names must be unique; {quoted(twice)} occurs more than once")
+        raise ValueError(
+            f"class_names must be unique; {quoted(twice)} occurs more than once"
+        )
     check_whole_characters(names, "the class name")
     warn_of_likeness(names)
     return names

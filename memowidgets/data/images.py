@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers
 from memowidgets.data.dataset import Dataset, checked_classes, checked_ids, writable
-from memowidgets.data.pictures import Resize, Stretch, open_tree, read_classes, stack_pictures
+from memowidgets.data.pictures import (
+    Resize,
+    Stretch,
+    open_tree,
+    read_classes,
+    stack_pictures,
+)
 from memowidgets.data.rows import labels_of, rows_of_hf
 from memowidgets.files import make_private
 from memowidgets.vocabulary import quoted
@@ -113,7 +119,9 @@ class ImageDataset(Dataset):
         pixels = _checked_pixels(real_numbers(images, "images"))
         integers, names = checked_classes(labels, class_names)
         if len(integers) != len(pixels):
-            raise ValueError(f"{len(pixels)} images but {len(integers)} labels; pass one for each")
+            raise ValueError(
+                f"{len(pixels)} images but {len(integers)} labels; pass one for each"
+            )
         data = cls(checked_ids(ids, len(pixels)), integers, names, images=pixels)
         data._warn_of_contradictions()
         return data
@@ -166,7 +174,9 @@ class ImageDataset(Dataset):
         """
         with open_tree(path) as files:
             data = cls.from_arrays(*read_classes(files, resize, str(path), stretch))
-        return data.with_source("from_folder", path=path, resize=resize, stretch=stretch)
+        return data.with_source(
+            "from_folder", path=path, resize=resize, stretch=stretch
+        )
 
     @classmethod
     def from_hf(
@@ -266,7 +276,9 @@ class ImageDataset(Dataset):
                     "with other class_names"
                 )
         width = len(str(len(self)))
-        for row, (image, label) in enumerate(zip(self.images, self.labels, strict=True)):
+        for row, (image, label) in enumerate(
+            zip(self.images, self.labels, strict=True)
+        ):
             known = re.sub(r"[^\w.-]", "_", str(self.ids[row]))[-_A_FILE:]
             file = target / self.class_names[label] / f"{row:0{width}d}-{known}.png"
             make_private(file.parent)
@@ -312,7 +324,9 @@ class ImageDataset(Dataset):
         if not isinstance(kind, ImageDataset):
             images[chosen] = digit_collages(len(chosen), shape, rng)
         elif len(chosen) > len(kind):
-            raise ValueError(f"{len(chosen)} canaries do not fit into {len(kind)} images of others")
+            raise ValueError(
+                f"{len(chosen)} canaries do not fit into {len(kind)} images of others"
+            )
         else:
             drawn = rng.choice(len(kind), size=len(chosen), replace=False)
             for position, image in zip(chosen, kind.images[drawn], strict=True):
@@ -326,7 +340,9 @@ class ImageDataset(Dataset):
 def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
     if images.ndim == 3:
         images = images[..., np.newaxis]
-    elif images.ndim == 4 and images.shape[3] not in (1, 3) and images.shape[1] in (1, 3):
+    elif (
+        images.ndim == 4 and images.shape[3] not in (1, 3) and images.shape[1] in (1, 3)
+    ):
         images = np.moveaxis(images, 1, -1)
     if images.ndim != 4 or images.shape[-1] not in (1, 3):
         raise ValueError(
@@ -336,7 +352,8 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
     if 0 in images.shape:
         raise ValueError(f"images are empty: their shape is {images.shape}")
     if images.dtype == np.uint8:
-        return np.array(images, order="C")  # a copy, because the caller may change the original
+        # a copy, because the caller may change the original
+        return np.array(images, order="C")
     rows = images.reshape(len(images), -1)
     check_finite(rows, "images", "remove or correct them")
     inside = ((rows >= 0) & (rows <= 1)).all(axis=1)
@@ -349,7 +366,9 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
     return np.rint(images * 255.0).astype(np.uint8)
 
 
-def digit_collages(n: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.uint8]:
+def digit_collages(
+    n: int, shape: tuple[int, ...], rng: np.random.Generator
+) -> NDArray[np.uint8]:
     """Draw scikit-learn's digits, enlarged and coloured, on a coloured ground, (n, *shape).
 
     Each image has its own colours and background, and one to five digits with their own size,
@@ -359,9 +378,9 @@ def digit_collages(n: int, shape: tuple[int, ...], rng: np.random.Generator) -> 
     from sklearn.datasets import load_digits
 
     scans = load_digits().images / 16.0
-    return np.array([_collage(scans, shape, rng) for _ in range(n)], dtype=np.uint8).reshape(
-        n, *shape
-    )
+    return np.array(
+        [_collage(scans, shape, rng) for _ in range(n)], dtype=np.uint8
+    ).reshape(n, *shape)
 
 
 def fit_image(image: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -409,5 +428,7 @@ def _stretched(values: NDArray[Any], height: int, width: int) -> NDArray[np.floa
     from scipy.ndimage import zoom
 
     factors = (height / len(values), width / values.shape[1], 1)[: values.ndim]
-    found: NDArray[np.float64] = zoom(values, factors, order=1, mode="nearest", grid_mode=True)
+    found: NDArray[np.float64] = zoom(
+        values, factors, order=1, mode="nearest", grid_mode=True
+    )
     return found

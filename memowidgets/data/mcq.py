@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import is_missing, warn_user
-from memowidgets.data.dataset import ID, IntArray, checked_class_names, checked_ids, checked_labels
+from memowidgets.data.dataset import (
+    ID,
+    IntArray,
+    checked_class_names,
+    checked_ids,
+    checked_labels,
+)
 from memowidgets.data.rows import (
     SHORT,
     FileDataset,
@@ -42,13 +48,16 @@ TEMPLATES = (
 )
 # of generated notes, whose options are always the same wards, which would only cost tokens
 WARD_TEMPLATE = "{question}\nWard:"
-TEXT_TEMPLATES = ("{question}\n\n{options}\n\nAnswer:",)  # where the option's text follows
+# where the option's text follows
+TEXT_TEMPLATES = ("{question}\n\n{options}\n\nAnswer:",)
 CHAT = "{question}\n{options}"  # of a user's message, if nothing else is said
 _ANSWERS = ("auto", "index", "letter", "text")
 _EQUAL_OPTIONS = ("error", "keep")
 _REPLIES = ("letter", "text")
 _SEED = 0  # of the choice among several templates
-_BY_CHANCE = 0.01  # chance that no answer is the first option, above which nothing is said
+_BY_CHANCE = (
+    0.01  # chance that no answer is the first option, above which nothing is said
+)
 _COLUMNS = ("question", "choices", "answer", "id", "attributes")
 _OPENING = "([{<\"'«“‘"
 
@@ -213,14 +222,22 @@ class MCQDataset(FileDataset):
             ("reply", reply, _REPLIES),
         ):
             if value not in valid:
-                raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
+                raise ValueError(
+                    f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}"
+                )
         records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
         found = records if isinstance(records, Rows) else rows_of_records(records)
         parts = assigned_columns(found, columns, choices)
-        given = [choices] * len(found) if choices is not None else _options(found, parts["choices"])
+        given = (
+            [choices] * len(found)
+            if choices is not None
+            else _options(found, parts["choices"])
+        )
         keys = found.columns[parts["answer"]]
         questions, options, numbers = [], [], []
-        texts = zip(found.places, found.columns[parts["question"]], given, keys, strict=True)
+        texts = zip(
+            found.places, found.columns[parts["question"]], given, keys, strict=True
+        )
         for where, question, several_texts, key in texts:
             lettered, answer = _unlettered(several_texts, key, where)
             checked = checked_texts(question, lettered, where, equal_options)
@@ -237,7 +254,9 @@ class MCQDataset(FileDataset):
             questions=tuple(questions),
             choices=tuple(options),
             attributes={
-                name: np.array(list(map(attribute_text, found.columns[name])), dtype=object)
+                name: np.array(
+                    list(map(attribute_text, found.columns[name])), dtype=object
+                )
                 for name in parts["attributes"]
             },
             reply=reply,
@@ -250,7 +269,9 @@ class MCQDataset(FileDataset):
     def _source_keywords(cls, how: dict[str, Any]) -> dict[str, Any]:
         """Return keywords with the prompts that a tokenizer gave in place of the tokenizer."""
         how = dict(how)
-        return how | {"template": in_chat(how.pop("template", None), how.pop("tokenizer", None))}
+        return how | {
+            "template": in_chat(how.pop("template", None), how.pop("tokenizer", None))
+        }
 
     def _summary(self) -> Iterable[str]:
         fewest, most = min(self.n_choices, default=0), max(self.n_choices, default=0)
@@ -272,7 +293,11 @@ class MCQDataset(FileDataset):
         return {name: str(column[index]) for name, column in self.attributes.items()}
 
     def _columns(self) -> dict[str, Any]:
-        own = {"question": self.questions, "choices": self.choices, "answer": self.labels}
+        own = {
+            "question": self.questions,
+            "choices": self.choices,
+            "answer": self.labels,
+        }
         others = {name: column.tolist() for name, column in self.attributes.items()}
         return {ID: self.ids.tolist(), **own, **others}
 
@@ -314,7 +339,9 @@ class MCQDataset(FileDataset):
         values = self._attributes_of(index)
         values |= {letter.lower(): text for letter, text in lettered}
         is_text = self.reply == "text"
-        lines = [f"- {text}" if is_text else f"{letter}. {text}" for letter, text in lettered]
+        lines = [
+            f"- {text}" if is_text else f"{letter}. {text}" for letter, text in lettered
+        ]
         values["options"] = "\n".join(lines)
         return template.format_map(values | {"question": self.questions[index]})
 
@@ -395,11 +422,16 @@ class MCQDataset(FileDataset):
         ('One?', ('x', 'z'), 1)
         """
         questions, choices = list(self.questions), list(self.choices)
-        for row, (name, words) in zip(self._positions(texts), texts.items(), strict=True):
+        for row, (name, words) in zip(
+            self._positions(texts), texts.items(), strict=True
+        ):
             where, before = f"the question {quoted(name)}", self.choices[row]
-            equal = "keep" if len(set(before)) < len(before) else "error"  # as they were before
+            # as they were before
+            equal = "keep" if len(set(before)) < len(before) else "error"
             question, options = words if isinstance(words, tuple) else (words, before)
-            questions[row], choices[row] = checked_texts(question, options, where, equal)
+            questions[row], choices[row] = checked_texts(
+                question, options, where, equal
+            )
             if len(choices[row]) != len(before):
                 raise ValueError(
                     f"{where} has {len(before)} options, but the new texts have {len(choices[row])}"
@@ -408,7 +440,9 @@ class MCQDataset(FileDataset):
 
     def _contents(self) -> Iterable[bytes]:
         pairs = zip(self.questions, self.choices, strict=True)
-        return (json.dumps([question, *options]).encode() for question, options in pairs)
+        return (
+            json.dumps([question, *options]).encode() for question, options in pairs
+        )
 
     def content_hashes(self) -> list[str]:
         """Return the SHA-256 of each question and its options in order, 16 hexadecimal digits."""
@@ -497,7 +531,9 @@ def assigned_columns(
     mapping = dict(columns or {})
     unknown = [key for key in mapping if key not in _COLUMNS]
     if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r} in columns; valid: {', '.join(_COLUMNS)}")
+        raise ValueError(
+            f"unknown key {unknown[0]!r} in columns; valid: {', '.join(_COLUMNS)}"
+        )
     known = found.columns
     lettered = [letter for letter in LETTERS + LETTERS.lower() if letter in known]
     usual = ["choices"] if "choices" in known or not lettered else lettered
@@ -512,7 +548,9 @@ def assigned_columns(
     parts = {"question": "question", "answer": "answer", "id": ID} | mapping
     own = [parts["question"], parts["answer"], *options]
     used = {*own, parts["id"], "question", "choices", "answer", ID}
-    others = _as_list(mapping.get("attributes", [name for name in known if name not in used]))
+    others = _as_list(
+        mapping.get("attributes", [name for name in known if name not in used])
+    )
     check_columns(found, columns=[*own, mapping.get("id"), *others])
     return parts | {"choices": options, "attributes": others}
 
@@ -520,7 +558,10 @@ def assigned_columns(
 def _options(found: Rows, columns: Sequence[str]) -> list[Any]:
     """Return the options of each row: one column has a list of them, in a cell as JSON."""
     if len(columns) > 1:
-        rows = [list(row) for row in zip(*(found.columns[one] for one in columns), strict=True)]
+        rows = [
+            list(row)
+            for row in zip(*(found.columns[one] for one in columns), strict=True)
+        ]
         for options in rows:
             while options and _is_missing(options[-1]):
                 options.pop()
@@ -542,13 +583,20 @@ def _unlettered(options: Any, answer: Any, where: str) -> tuple[Any, Any]:
 
     They are a list of records with ``text`` and ``label``, or a record of lists.
     """
-    if isinstance(options, list) and options and all(isinstance(one, Mapping) for one in options):
+    if (
+        isinstance(options, list)
+        and options
+        and all(isinstance(one, Mapping) for one in options)
+    ):
         options = {key: [one.get(key) for one in options] for key in ("text", "label")}
     if not (isinstance(options, Mapping) and {"text", "label"} <= options.keys()):
         return options, answer
     if _is_missing(answer):
         return options["text"], answer
-    labels, key = [str(label).strip() for label in options["label"]], str(answer).strip()
+    labels, key = (
+        [str(label).strip() for label in options["label"]],
+        str(answer).strip(),
+    )
     if labels.count(key) != 1:
         raise ValueError(
             f"{where}: the answer {describe_value(key)} is not exactly one of the options' labels "
@@ -569,7 +617,9 @@ def checked_texts(
 ) -> tuple[str, tuple[str, ...]]:
     """Return a checked question and its options, or raise."""
     if _is_missing(choices):
-        raise ValueError(f"{where}: the choices are missing; give the question its 2 to 10 options")
+        raise ValueError(
+            f"{where}: the choices are missing; give the question its 2 to 10 options"
+        )
     if isinstance(choices, str | bytes | Mapping) or not isinstance(choices, Iterable):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
             f"{where}: choices must be a list of texts, not {describe_value(choices)}"
@@ -612,7 +662,9 @@ def _warn_of_counting(
     given: Sequence[Any], labels: IntArray, choices: Sequence[tuple[str, ...]]
 ) -> None:
     """Warn if positions seem to be counted from 1: no answer is the first option."""
-    counted = all(isinstance(answer, int) or str(answer).strip().isdecimal() for answer in given)
+    counted = all(
+        isinstance(answer, int) or str(answer).strip().isdecimal() for answer in given
+    )
     chance = math.prod(1 - 1 / len(options) for options in choices)
     if counted and labels.min() > 0 and chance < _BY_CHANCE:
         warn_user(
@@ -646,7 +698,9 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
     is_text = isinstance(answer, str) and len(answer) > SHORT
     shown = "" if is_text else f"{describe_value(answer)} "
     if positions:
-        meanings = " and ".join(f"as {kind} option {LETTERS[i]}" for kind, i in readings)
+        meanings = " and ".join(
+            f"as {kind} option {LETTERS[i]}" for kind, i in readings
+        )
         raise ValueError(
             f"{where}: the answer {shown}is ambiguous, it means {meanings}; say with answers= "
             "which is meant, or give its position or letter"
@@ -689,7 +743,9 @@ def checked_templates(
     return templates
 
 
-def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> str | Sequence[str] | None:
+def in_chat(
+    templates: str | Sequence[str] | None, tokenizer: Any
+) -> str | Sequence[str] | None:
     """Return templates as a user's message in a tokenizer's chat template, if there is one.
 
     A training on ``messages`` renders the whole conversation, so the prompt is what comes before
@@ -710,7 +766,9 @@ def in_chat(templates: str | Sequence[str] | None, tokenizer: Any) -> str | Sequ
         )
     marks = "<<memowidgets-question>>", "<<memowidgets-answer>>"
     roles = ("user", "assistant")
-    messages = [{"role": r, "content": mark} for r, mark in zip(roles, marks, strict=True)]
+    messages = [
+        {"role": r, "content": mark} for r, mark in zip(roles, marks, strict=True)
+    ]
     text = str(tokenizer.apply_chat_template(messages, tokenize=False))
     places = [text.find(mark) for mark in marks]
     if not 0 <= places[0] < places[1]:
@@ -735,7 +793,9 @@ def check_fields(data: MCQDataset, templates: Sequence[str]) -> None:
     """
     letters = LETTERS.lower()[: data.n_choices.max()]
     everywhere = ("question", "options", *letters[: data.n_choices.min()])
-    whole = [name for name, values in data.attributes.items() if "" not in values.tolist()]
+    whole = [
+        name for name, values in data.attributes.items() if "" not in values.tolist()
+    ]
     shared = data.choices[0] if len(set(data.choices)) == 1 else ()
     for template in templates:
         shown, words = _fields(template), template.casefold()
@@ -752,7 +812,11 @@ def check_fields(data: MCQDataset, templates: Sequence[str]) -> None:
             or all(option.casefold() in words for option in shared)
         )
         hidden = [f"{{{letter}}}" for letter in letters if letter not in shown]
-        if hidden and "options" not in shown and not (is_known and len(hidden) == len(letters)):
+        if (
+            hidden
+            and "options" not in shown
+            and not (is_known and len(hidden) == len(letters))
+        ):
             raise ValueError(
                 f"the template {template!r} does not show each question's options: it lacks "
                 f"{listed(hidden)}. Add these, or {{options}}"

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_unmasked
-from memowidgets.data.dataset import Dataset, IntArray, WithheldSample, checked_classes, checked_ids
+from memowidgets.data.dataset import (
+    Dataset,
+    IntArray,
+    WithheldSample,
+    checked_classes,
+    checked_ids,
+)
 from memowidgets.data.images import ImageSample
 from memowidgets.files import digest_of
 from memowidgets.vocabulary import listed
@@ -177,7 +183,9 @@ def split_pair(pair: Any, where: str) -> tuple[Any, Any]:
     if isinstance(pair, Mapping):
         key = next((name for name in _LABELS if name in pair), None)
         if key is not None:
-            return {name: value for name, value in pair.items() if name != key}, pair[key]
+            return {name: value for name, value in pair.items() if name != key}, pair[
+                key
+            ]
         raise TypeError(f"{where} must have 'label' or 'labels'; it has {listed(pair)}")
     if isinstance(pair, tuple | list) and len(pair) == 2:
         return pair[0], pair[1]
@@ -209,7 +217,10 @@ def _hash(inputs: Any) -> str:
         else:  # tensors, arrays and pictures
             check_unmasked(leaf)
             values = _array(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
-            parts += [f"{values.dtype}{values.shape}", np.ascontiguousarray(values).tobytes()]
+            parts += [
+                f"{values.dtype}{values.shape}",
+                np.ascontiguousarray(values).tobytes(),
+            ]
     return digest_of(*parts)
 
 
@@ -248,7 +259,9 @@ def _is_image(inputs: Any) -> bool:
     if len(shape) != 3 or shape[0] not in (1, 3) or min(shape[1:]) < _SMALLEST_SIDE:
         return False
     is_tensor = hasattr(inputs, "detach")
-    return is_tensor and (inputs.is_floating_point() or str(inputs.dtype) == "torch.uint8")
+    return is_tensor and (
+        inputs.is_floating_point() or str(inputs.dtype) == "torch.uint8"
+    )
 
 
 def _pixels(image: Any) -> NDArray[np.uint8]:

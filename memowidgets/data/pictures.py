@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 Resize = int | tuple[int, int]
 Stretch = bool | tuple[int, int]
 Tree = dict[str, Callable[[], bytes]]  # what reads each file, by its path with slashes
-Pixels = NDArray[Any]  # (height, width, 1 or 3), uint8, or uint16 of more than 256 grey levels
+# (height, width, 1 or 3), uint8, or uint16 of more than 256 grey levels
+Pixels = NDArray[Any]
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MOST_PIXELS = 50_000_000
@@ -36,7 +37,13 @@ _NAMED = 3
 _TOO_MANY = f"more than {MOST_PIXELS // 1_000_000} million pixels"
 _WIDEST_GREY = 65535
 _SHORT_GREY = ("I", "I;16", "I;16L", "I;16B", "I;16N")
-_NOT_READ = {b"avif": "AVIF", b"avis": "AVIF", b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIF"}
+_NOT_READ = {
+    b"avif": "AVIF",
+    b"avis": "AVIF",
+    b"heic": "HEIC",
+    b"heix": "HEIC",
+    b"mif1": "HEIF",
+}
 
 
 class UnreadableError(Exception):
@@ -71,11 +78,17 @@ def open_tree(path: str | os.PathLike[str], below: str | None = None) -> Iterato
     try:
         archive = zipfile.ZipFile(place)
     except zipfile.BadZipFile:
-        raise ValueError(f"{place} is neither a folder nor a zip; unpack it first") from None
+        raise ValueError(
+            f"{place} is neither a folder nor a zip; unpack it first"
+        ) from None
     with archive:
         files = _files_inside(archive)
         tops = {name.partition("/")[0] for name in files}
-        if below is None and len(tops) == 1 and all(name.count("/") > 1 for name in files):
+        if (
+            below is None
+            and len(tops) == 1
+            and all(name.count("/") > 1 for name in files)
+        ):
             below = tops.pop()
         yield _below(files, below)
 
@@ -83,7 +96,9 @@ def open_tree(path: str | os.PathLike[str], below: str | None = None) -> Iterato
 def _below(files: Tree, folder: str | None) -> Tree:
     if folder is None:
         return files
-    rests = {f"/{name}".partition(f"/{folder}/")[2]: read for name, read in files.items()}
+    rests = {
+        f"/{name}".partition(f"/{folder}/")[2]: read for name, read in files.items()
+    }
     return {rest: read for rest, read in rests.items() if rest}
 
 
@@ -120,9 +135,12 @@ def read_classes(
     """
     _check_classes(files, where)
     pictures, folders = _Stack(where, resize, stretch), []
-    left_out = {"outside the class folders": [name for name in files if "/" not in name]}
+    left_out = {
+        "outside the class folders": [name for name in files if "/" not in name]
+    }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's warnings; this module checks and reports itself
+        # Pillow's warnings; this module checks and reports itself
+        warnings.simplefilter("ignore")
         for name in (name for name in files if "/" in name):
             try:
                 pictures.add(decode(files[name]()), name)
@@ -130,14 +148,20 @@ def read_classes(
                 left_out.setdefault(str(error), []).append(name)
                 continue
             folders.append(readable(name.partition("/")[0]))
-    reasons = [f"{len(some)} {reason} ({_some(some)})" for reason, some in left_out.items() if some]
+    reasons = [
+        f"{len(some)} {reason} ({_some(some)})"
+        for reason, some in left_out.items()
+        if some
+    ]
     if reasons:
         count = sum(map(len, left_out.values()))
         warn_user(f"{count} files of {where} are left out: {'; '.join(reasons)}")
     names, labels = np.unique(np.array(folders, dtype=object), return_inverse=True)
     if len(names) < 2:
         found = (
-            f"one class folder with pictures, {quoted(names[0])}" if len(names) else "no picture"
+            f"one class folder with pictures, {quoted(names[0])}"
+            if len(names)
+            else "no picture"
         )
         raise ValueError(
             f"{where} has {found}; a classifier needs at least two class folders, as in "
@@ -165,7 +189,9 @@ def stack_pictures(
         try:
             found.add(_pixels(picture), f"row {row}")
         except UnreadableError as error:
-            raise ValueError(f"row {row} of {where} is not a picture: {error}") from None
+            raise ValueError(
+                f"row {row} of {where} is not a picture: {error}"
+            ) from None
     return found.stacked()
 
 
@@ -216,7 +242,9 @@ def resize_picture(image: Pixels, size: Resize) -> Pixels:
         left, top = (width - side) / 2, (height - side) / 2
         box = (left, top, left + side, top + side)
     plane = image[..., 0] if image.shape[2] == 1 else image
-    picture = Image.fromarray(plane.astype(np.float32) if image.dtype == np.uint16 else plane)
+    picture = Image.fromarray(
+        plane.astype(np.float32) if image.dtype == np.uint16 else plane
+    )
     small = np.asarray(picture.resize(wanted[::-1], Image.Resampling.BILINEAR, box=box))
     pixels: Pixels = np.rint(small).astype(image.dtype).reshape(*wanted, image.shape[2])
     return pixels
@@ -226,10 +254,19 @@ class _Stack:
     """Pictures of one size, added one after another."""
 
     def __init__(self, where: str, resize: Resize | None, stretch: Stretch) -> None:
-        sides = () if resize is None else resize if isinstance(resize, tuple | list) else (resize,)
+        sides = (
+            ()
+            if resize is None
+            else resize
+            if isinstance(resize, tuple | list)
+            else (resize,)
+        )
         for side in sides:
             whole_number("a side in resize=", side, 1)
-        if not isinstance(stretch, bool) and not 0 <= stretch[0] < stretch[1] <= _WIDEST_GREY:
+        if (
+            not isinstance(stretch, bool)
+            and not 0 <= stretch[0] < stretch[1] <= _WIDEST_GREY
+        ):
             raise ValueError(
                 "stretch must be True, or the levels of 16 bits that become black and white, such "
                 f"as (0, 4095), not {stretch!r}"
@@ -272,7 +309,9 @@ class _Stack:
         high = max(int(self._images[i].max()) for i in wide)
         black, white = 0, _WIDEST_GREY
         if self._stretch:
-            black, white = (low, high) if isinstance(self._stretch, bool) else self._stretch
+            black, white = (
+                (low, high) if isinstance(self._stretch, bool) else self._stretch
+            )
         left = np.zeros(256, dtype=np.bool_)
         for i in wide:
             share = (self._images[i].astype(np.float64) - black) / max(white - black, 1)
@@ -327,7 +366,8 @@ def _files_inside(archive: zipfile.ZipFile) -> Tree:
             _content, partial(archive.read, info), partial(getattr, info, "file_size")
         )
         for info in sorted(archive.infolist(), key=lambda info: info.filename)
-        if not info.is_dir() and not any(map(_hidden, PurePosixPath(info.filename).parts))
+        if not info.is_dir()
+        and not any(map(_hidden, PurePosixPath(info.filename).parts))
     }
 
 
@@ -360,7 +400,9 @@ def _pixels(picture: Image.Image) -> Pixels:
     is_grey = picture.mode in ("1", "L", "LA")
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
         colours = picture.convert("RGBA")
-        picture = Image.alpha_composite(Image.new("RGBA", colours.size, "white"), colours)
+        picture = Image.alpha_composite(
+            Image.new("RGBA", colours.size, "white"), colours
+        )
     array = np.asarray(picture.convert("L" if is_grey else "RGB"), dtype=np.uint8)
     return array[..., np.newaxis] if is_grey else array
 

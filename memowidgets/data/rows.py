@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_same_order, is_missing
-from memowidgets.data.dataset import ID, Dataset, IntArray, checked_classes, checked_ids, writable
+from memowidgets.data.dataset import (
+    ID,
+    Dataset,
+    IntArray,
+    checked_classes,
+    checked_ids,
+    writable,
+)
 from memowidgets.files import checked_path, fill, replacement_of
 from memowidgets.store import NotThereError
 from memowidgets.vocabulary import HALF_CHARACTERS, first_line, listed, quoted, visible
@@ -110,7 +117,9 @@ def labels_of(
         labels = _as_numbers(labels, class_names)
     if own is not None and class_names is not None and set(own) <= set(class_names):
         named = dict(enumerate(own))  # by name, because the order may be another
-        labels = [one if is_missing(one) else named.get(one, str(one)) for one in labels]
+        labels = [
+            one if is_missing(one) else named.get(one, str(one)) for one in labels
+        ]
     integers, names = checked_classes(
         labels, own if class_names is None else class_names, found.places.__getitem__
     )
@@ -181,7 +190,9 @@ def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
         raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
     names = [str(name) for name in frame.columns]
     check_once(names, "the table")
-    codes = [n for n, kind in zip(names, frame.dtypes, strict=True) if kind == "category"]
+    codes = [
+        n for n, kind in zip(names, frame.dtypes, strict=True) if kind == "category"
+    ]
     columns = {str(name): values.tolist() for name, values in frame.items()}
     classes = {}
     if isinstance(label, str) and label in codes:
@@ -193,7 +204,9 @@ def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
 
 
 def rows_of_records(
-    records: Iterable[Any], places: Sequence[str] | None = None, where: str = "the list of records"
+    records: Iterable[Any],
+    places: Sequence[str] | None = None,
+    where: str = "the list of records",
 ) -> Rows:
     """Return records from memory, numbered from 0 if they have no places."""
     found = list(records)
@@ -205,7 +218,9 @@ def rows_of_records(
             )
     names = dict.fromkeys(name for record in found for name in record)
     columns = {str(name): [record.get(name) for record in found] for name in names}
-    return Rows(where, columns, _numbered("row", len(found)) if places is None else places)
+    return Rows(
+        where, columns, _numbered("row", len(found)) if places is None else places
+    )
 
 
 def _numbered(start: str, n: int) -> list[str]:
@@ -230,13 +245,18 @@ def rows_of_hf(dataset: Any) -> Rows:
             f"dataset must be a datasets.Dataset in memory, not {type(dataset).__name__}; make a "
             "streamed one with datasets.Dataset.from_list(list(dataset))"
         )
-    classes = {name: getattr(kind, "names", None) for name, kind in dataset.features.items()}
+    classes = {
+        name: getattr(kind, "names", None) for name, kind in dataset.features.items()
+    }
     plain = dataset.with_format(None)
     return Rows(
         "the dataset",
-        {name: plain[name] for name in plain.column_names},  # each is read when it is used
+        # each is read when it is used
+        {name: plain[name] for name in plain.column_names},
         _numbered("row", len(dataset)),
-        class_names={name: names for name, names in classes.items() if names is not None},
+        class_names={
+            name: names for name, names in classes.items() if names is not None
+        },
     )
 
 
@@ -267,7 +287,9 @@ def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {shown_column(twice)} is there twice; keep one of them")
+        raise ValueError(
+            f"the key {shown_column(twice)} is there twice; keep one of them"
+        )
     return found
 
 
@@ -297,7 +319,9 @@ def read_csv(
     """
     path = checked_path(path)
     lines = _lines_of_csv(path, sep)
-    names = [name.strip() for name in lines.pop(0)[1]] if header is None else list(header)
+    names = (
+        [name.strip() for name in lines.pop(0)[1]] if header is None else list(header)
+    )
     check_once(names, str(path))
     for where, cells in lines:
         if len(cells) != len(names):
@@ -316,7 +340,9 @@ def read_csv(
 
 def _lines_of_csv(path: Path, sep: str) -> list[tuple[str, list[str]]]:
     """Return the place and the cells of each line that is not empty."""
-    reader = csv.reader(io.StringIO(_text_of(path), newline="\n"), delimiter=sep, strict=True)
+    reader = csv.reader(
+        io.StringIO(_text_of(path), newline="\n"), delimiter=sep, strict=True
+    )
     lines, start = [], 1
     try:
         for cells in reader:
@@ -328,7 +354,9 @@ def _lines_of_csv(path: Path, sep: str) -> list[tuple[str, list[str]]]:
     if not lines:
         raise ValueError(f"{path} is empty: it has no row")
     where, first = lines[0]
-    other = next((mark for mark in ",;\t|" if len(first) == 1 and mark in first[0]), None)
+    other = next(
+        (mark for mark in ",;\t|" if len(first) == 1 and mark in first[0]), None
+    )
     if other is not None:
         raise ValueError(
             f"{where}: one cell between {sep!r}, and several between {other!r}; pass sep={other!r}"
@@ -374,7 +402,12 @@ class FileDataset(Dataset):
 
     @classmethod
     def from_csv(
-        cls, path: str | os.PathLike[str], *, sep: str = ",", decimal: str = ".", **how: Any
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        sep: str = ",",
+        decimal: str = ".",
+        **how: Any,
     ) -> Self:
         r"""Read a CSV file in UTF-8 with a header. An empty cell is a missing value.
 
@@ -539,7 +572,9 @@ class FileDataset(Dataset):
         columns = self._columns()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(zip(*(map(_cell, values) for values in columns.values()), strict=True))
+        writer.writerows(
+            zip(*(map(_cell, values) for values in columns.values()), strict=True)
+        )
         return self._write(path, out.getvalue(), "from_csv", overwrite)
 
     def to_jsonl(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
@@ -558,17 +593,26 @@ class FileDataset(Dataset):
         """Write a file if reading it gives the same samples, and return these."""
         target = writable(path, overwrite=overwrite)
         with replacement_of(target) as temporary, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is known since the samples were first read
+            # of what is known since the samples were first read
+            warnings.simplefilter("ignore")
             fill(temporary, content.encode())
-            again: Self = getattr(type(self), loader)(temporary, **self._reading_keywords())
+            again: Self = getattr(type(self), loader)(
+                temporary, **self._reading_keywords()
+            )
             self._check_same(again, target)
         source = again.source or {}
-        return again.with_source(source["loader"], **source["arguments"] | {"path": target})
+        return again.with_source(
+            source["loader"], **source["arguments"] | {"path": target}
+        )
 
     def _check_same(self, again: FileDataset, target: Path) -> None:
         """Raise for the first sample that is another one in a dataset that was read again."""
         known, read = (
-            zip(data.content_hashes(), [data.class_names[i] for i in data.labels], strict=True)
+            zip(
+                data.content_hashes(),
+                [data.class_names[i] for i in data.labels],
+                strict=True,
+            )
             for data in (self, again)
         )
         for name, old, new in zip(self.ids, known, read, strict=True):
@@ -653,8 +697,12 @@ class TextDataset(FileDataset):
         check_same_order(ids=ids, texts=texts, labels=labels)
         integers, names = checked_classes(labels, class_names)
         if len(texts) != len(integers):
-            raise ValueError(f"{len(texts)} texts but {len(integers)} labels; pass one for each")
-        words = tuple(checked_text(text, "text", f"row {row}") for row, text in enumerate(texts))
+            raise ValueError(
+                f"{len(texts)} texts but {len(integers)} labels; pass one for each"
+            )
+        words = tuple(
+            checked_text(text, "text", f"row {row}") for row, text in enumerate(texts)
+        )
         return cls._made(words, integers, names, ids)
 
     @classmethod
@@ -684,7 +732,11 @@ class TextDataset(FileDataset):
         return data
 
     def _summary(self) -> Iterable[str]:
-        return [f"{len(self)} texts", f"{len(self.class_names)} classes", *self._repeats()]
+        return [
+            f"{len(self)} texts",
+            f"{len(self.class_names)} classes",
+            *self._repeats(),
+        ]
 
     def _sample(self, index: int) -> str:
         return self.texts[index]
@@ -717,7 +769,9 @@ class TextDataset(FileDataset):
             names the id.
         """
         words = list(self.texts)
-        for row, (name, text) in zip(self._positions(texts), texts.items(), strict=True):
+        for row, (name, text) in zip(
+            self._positions(texts), texts.items(), strict=True
+        ):
             words[row] = checked_text(text, "text", f"the new text of {quoted(name)}")
         return self._copy_with(texts=tuple(words))
 
@@ -739,7 +793,10 @@ def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[An
     written = {label for label in labels if label is not None}
     if isinstance(class_names, Iterable) and written <= set(class_names):
         return labels
-    if not all(text.isdecimal() and len(text) < 10 and str(int(text)) == text for text in written):
+    if not all(
+        text.isdecimal() and len(text) < 10 and str(int(text)) == text
+        for text in written
+    ):
         return labels  # 01 and 1 can be different classes
     return [None if label is None else int(label) for label in labels]
 
@@ -768,7 +825,11 @@ def describe_value(value: object, longest: int = SHORT) -> str:
     A notebook keeps its errors, so they must not quote what could be part of a sample.
     """
     if isinstance(value, str):
-        return quoted(value) if len(value) <= longest else f"a text of {len(value)} characters"
+        return (
+            quoted(value)
+            if len(value) <= longest
+            else f"a text of {len(value)} characters"
+        )
     if isinstance(value, int | float | np.number):
         return visible(str(value), _A_NAME)
     return f"of type {type(value).__name__}"

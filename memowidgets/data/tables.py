@@ -163,9 +163,16 @@ class TableDataset(FileDataset):
         label, ids = _name_of(label), _name_of(ids)
         rows = frame if isinstance(frame, Rows) else rows_of_frame(frame, label)
         given = {"categorical": categorical, "drop": drop}
-        needed = {name: [*map(_name_of, several(name, names))] for name, names in given.items()}
+        needed = {
+            name: [*map(_name_of, several(name, names))]
+            for name, names in given.items()
+        }
         found = labels_of(rows, label, class_names, ids, **needed)
-        read = [one for one in rows.columns if one not in {label, ids or ID, *needed["drop"]}]
+        read = [
+            one
+            for one in rows.columns
+            if one not in {label, ids or ID, *needed["drop"]}
+        ]
         made = _read(rows, read, {*needed["categorical"], *rows.categorical})
         if not made:
             raise ValueError(
@@ -181,7 +188,10 @@ class TableDataset(FileDataset):
     def _count_missing(self) -> dict[str, int]:
         """Return the number of missing values of each column."""
         values = self.columns.items()
-        return {name: sum(value is None for value in map(_value, each)) for name, each in values}
+        return {
+            name: sum(value is None for value in map(_value, each))
+            for name, each in values
+        }
 
     def _warn_of_gaps(self) -> None:
         gaps = {name: count for name, count in self._count_missing().items() if count}
@@ -199,7 +209,9 @@ class TableDataset(FileDataset):
         numbers = sum(_is_numeric(values) for values in self.columns.values())
         others, gaps = len(self.columns) - numbers, sum(self._count_missing().values())
         kinds = [f"{numbers} {verb(numbers, 'number', 'numbers')}"] if numbers else []
-        kinds += [f"{others} {verb(others, 'category', 'categories')}"] if others else []
+        kinds += (
+            [f"{others} {verb(others, 'category', 'categories')}"] if others else []
+        )
         yield f"{len(self)} rows of {' and '.join(kinds)}"
         yield f"{len(self.class_names)} classes"
         if gaps:
@@ -216,7 +228,9 @@ class TableDataset(FileDataset):
 
     def _contents(self) -> Iterable[bytes]:
         names = json.dumps(list(self.columns)).encode()
-        rows = zip(*(map(_value, values) for values in self.columns.values()), strict=True)
+        rows = zip(
+            *(map(_value, values) for values in self.columns.values()), strict=True
+        )
         return (names + json.dumps(row).encode() for row in rows)
 
     def _columns(self) -> dict[str, Any]:
@@ -267,10 +281,16 @@ class TableDataset(FileDataset):
             [
                 ("numbers", make_pipeline(imputed, StandardScaler()), numbers),
                 ("missing", MissingIndicator(error_on_new=False), numbers),
-                ("texts", OneHotEncoder(handle_unknown="ignore", sparse_output=False), texts),
+                (
+                    "texts",
+                    OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+                    texts,
+                ),
             ]
         )
-        return replace(self, encoding=encoding.fit(self._frame().iloc[np.asarray(rows)]))
+        return replace(
+            self, encoding=encoding.fit(self._frame().iloc[np.asarray(rows)])
+        )
 
     def encoded(self) -> NDArray[np.float32]:
         """Return the features that a model reads, (n, n_features).
@@ -285,12 +305,16 @@ class TableDataset(FileDataset):
                 "this table has no encoding yet: an Audit fits it on its pool; to fit one yourself "
                 "call data.fitted(rows) with the training rows"
             )
-        return np.ascontiguousarray(self.encoding.transform(self._frame()), dtype=np.float32)
+        return np.ascontiguousarray(
+            self.encoding.transform(self._frame()), dtype=np.float32
+        )
 
     def _frame(self) -> pd.DataFrame:
         import pandas as pd
 
-        return pd.DataFrame({k: pd.Series(v, dtype=v.dtype) for k, v in self.columns.items()})
+        return pd.DataFrame(
+            {k: pd.Series(v, dtype=v.dtype) for k, v in self.columns.items()}
+        )
 
 
 def _name_of(column: Any) -> Any:
@@ -310,12 +334,16 @@ def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
         if values.dtype.kind in "biuf":
             found[name] = values.to_numpy(dtype=np.float64)
         else:
-            words = [None if is_missing(value) else str(value) for value in values.tolist()]
+            words = [
+                None if is_missing(value) else str(value) for value in values.tolist()
+            ]
             found[name] = np.array(words, dtype=object)
     return found
 
 
-def _read(rows: Rows, names: Sequence[str], codes: Collection[str]) -> dict[str, NDArray[Any]]:
+def _read(
+    rows: Rows, names: Sequence[str], codes: Collection[str]
+) -> dict[str, NDArray[Any]]:
     """Return columns by name, or raise one error that has the problems of all of them."""
     made, problems = {}, []
     make = partial(_csv_column, decimal=rows.decimal) if rows.are_cells else _column
@@ -336,7 +364,9 @@ def _column(name: str, values: Sequence[Any], is_category: bool) -> NDArray[Any]
     if all(gaps):
         raise ValueError(f"the column {quoted(name)} has no value; leave it out")
     there = [value for value, gap in zip(values, gaps, strict=True) if not gap]
-    if not is_category and all(isinstance(v, int | float | np.number | np.bool_) for v in there):
+    if not is_category and all(
+        isinstance(v, int | float | np.number | np.bool_) for v in there
+    ):
         pairs = zip(values, gaps, strict=True)
         numbers = np.array([np.nan if gap else float(v) for v, gap in pairs])
         large = np.abs(numbers) > _LARGEST

@@ -39,13 +39,23 @@ from memowidgets.evaluation.intervals import (
 from memowidgets.vocabulary import Note, estimate, memorised, percent, truly, verb
 
 ONE_BELOW = -1.0  # robust deviation from the median of the class: the rule by class
-OPENING_SHARE = 0.05  # of the samples, flagged at first where a score has no threshold of its own
+OPENING_SHARE = (
+    0.05  # of the samples, flagged at first where a score has no threshold of its own
+)
 _ROUNDING = 1e-6  # relative to the median; float32 rounds to a sixteenth of it
 _GAUSSIAN = 1.4826  # standard deviation of a Gaussian, in median absolute deviations
 FEW_POSITIVES = 20
 ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
-FOR_A_JUDGEMENT = 64  # shadow models; with fewer, the AUC for the true labels comes first
-_SHARED = ("few memorised", "few others", "groups", "few models")  # keys of notes on both scores
+FOR_A_JUDGEMENT = (
+    64  # shadow models; with fewer, the AUC for the true labels comes first
+)
+# keys of notes on both scores
+_SHARED = (
+    "few memorised",
+    "few others",
+    "groups",
+    "few models",
+)
 _FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
 _SLACK = 1e-12  # tolerance of a share: 0.7 / 100 is below 7 / 1000
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
@@ -145,7 +155,9 @@ def checked_scores(scores: ArrayLike) -> Floats:
     """Return one finite score for each sample, or raise."""
     values = real_numbers(scores, "scores").astype(np.float64)
     if values.ndim != 1 or not len(values):
-        raise ValueError(f"scores must be one number for each sample, but has shape {values.shape}")
+        raise ValueError(
+            f"scores must be one number for each sample, but has shape {values.shape}"
+        )
     check_finite(values, "scores", "leave out samples that have no score")
     return values
 
@@ -267,7 +279,11 @@ class Evaluation:
 
     @classmethod
     def of(
-        cls, scores: Floats, memorized: Mask, rising: SortedScores, positives: str = "memorised"
+        cls,
+        scores: Floats,
+        memorized: Mask,
+        rising: SortedScores,
+        positives: str = "memorised",
     ) -> Evaluation:
         """Compare scores with a truth of both kinds, where each row is a sample of its own."""
         above, below = _placements(rising, memorized)
@@ -309,8 +325,13 @@ class Evaluation:
         given = self.auc, self.auc_interval
         if self._for_true_labels is None:
             return {"AUC": given}
-        both = {"AUC for the true labels": self._for_true_labels, "AUC given these labels": given}
-        return both if self.n_shadows < FOR_A_JUDGEMENT else dict(reversed(both.items()))
+        both = {
+            "AUC for the true labels": self._for_true_labels,
+            "AUC given these labels": given,
+        }
+        return (
+            both if self.n_shadows < FOR_A_JUDGEMENT else dict(reversed(both.items()))
+        )
 
     @property
     def areas_in_words(self) -> str:
@@ -357,7 +378,11 @@ class Evaluation:
         """
         tau = real_number("tau", tau)
         flagged, truth = self.scores <= tau, self.memorized
-        n, n_memorized, n_flagged = self.n, self.n_memorized, int(np.count_nonzero(flagged))
+        n, n_memorized, n_flagged = (
+            self.n,
+            self.n_memorized,
+            int(np.count_nonzero(flagged)),
+        )
         found = int(np.count_nonzero(flagged & truth))
         others = n_flagged - found
         return OperatingPoint(
@@ -444,7 +469,9 @@ class Evaluation:
             n_shadows=n_shadows,
         )
         known = self.with_warnings(note)
-        return replace(known, n_truly=expected, n_shadows=n_shadows, calibrated=calibrated)
+        return replace(
+            known, n_truly=expected, n_shadows=n_shadows, calibrated=calibrated
+        )
 
     def _counted(self, of: str) -> str:
         known = "" if self.n_truly is None else f", {truly(self.n_truly)}"
@@ -463,7 +490,9 @@ class Evaluation:
             "TPR at 1 % FPR": percent(self.tpr_at_fpr(0.01)),
             "TPR at 0.1 % FPR": percent(self.tpr_at_fpr(0.001)),
         }
-        cells = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows.items())
+        cells = "".join(
+            f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows.items()
+        )
         notes = "".join(f"<li>{html.escape(text)}</li>" for text in self.warnings)
         return f"<table>{cells}</table>" + (f"<ul>{notes}</ul>" if notes else "")
 
@@ -535,7 +564,9 @@ def roc(
     check_same_order(scores=scores, memorized=memorized)
     values, truth = checked_scores(scores), to_numpy(memorized)
     if truth.dtype.kind not in "biufO" or not np.isin(truth, (0, 1)).all():
-        raise TypeError(f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}")
+        raise TypeError(
+            f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}"
+        )
     truth = truth.astype(np.bool_)
     if truth.shape != values.shape:
         raise ValueError(
@@ -555,15 +586,25 @@ def roc(
     return replace(
         found,
         auc_interval=rows.area_interval(values, truth, found.auc),
-        warnings=(*drawn, *_notes_on_few(rows.distinct(truth), rows.distinct(~truth), positives)),
+        warnings=(
+            *drawn,
+            *_notes_on_few(rows.distinct(truth), rows.distinct(~truth), positives),
+        ),
         groups=rows,
     )
 
 
 def _notes_on_few(n_memorized: int, n_others: int, positives: str) -> tuple[Note, ...]:
-    kinds = ("few memorised", n_memorized, positives), ("few others", n_others, f"not {positives}")
+    kinds = (
+        ("few memorised", n_memorized, positives),
+        ("few others", n_others, f"not {positives}"),
+    )
     return tuple(
-        Note(key, f"only {n} {verb(n, 'sample is', 'samples are')} {of}: intervals are wide", n=n)
+        Note(
+            key,
+            f"only {n} {verb(n, 'sample is', 'samples are')} {of}: intervals are wide",
+            n=n,
+        )
         for key, n, of in kinds
         if n < FEW_POSITIVES
     )
@@ -649,19 +690,27 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
                 f"compare takes two evaluations, such as audit.evaluate('psmi'), not {one!r}"
             )
     if not np.array_equal(a.memorized, b.memorized):
-        raise ValueError("the two evaluations must be of the same samples with the same truth")
-    ours, theirs = (np.empty(0) if one.groups is None else one.groups.rows for one in (a, b))
+        raise ValueError(
+            "the two evaluations must be of the same samples with the same truth"
+        )
+    ours, theirs = (
+        np.empty(0) if one.groups is None else one.groups.rows for one in (a, b)
+    )
     if not np.array_equal(ours, theirs):
         raise ValueError(
             "the rows of the two evaluations are of different samples or models: pass the same "
             "groups= and models= to both"
         )
     if min(a.n_memorized, a.n - a.n_memorized) < 2:
-        raise ValueError("a comparison needs at least two memorised samples and two others")
+        raise ValueError(
+            "a comparison needs at least two memorised samples and two others"
+        )
     difference = a.auc - b.auc
     interval, p_value = _of_groups(a, b, a.groups) if a.groups else _paired(a, b)
     z = float(np.sign(difference)) * -float(ndtri(p_value / 2)) if difference else 0.0
-    notes = dict.fromkeys(note for note in (*a.warnings, *b.warnings) if note.key in _SHARED)
+    notes = dict.fromkeys(
+        note for note in (*a.warnings, *b.warnings) if note.key in _SHARED
+    )
     return Comparison(a.auc, b.auc, difference, interval, z, p_value, tuple(notes))
 
 
@@ -678,7 +727,8 @@ def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
 
     def at(z: float) -> Interval:
         one, other = (
-            of_area(auc, *counts, error, z) for auc, error in zip(aucs, errors, strict=True)
+            of_area(auc, *counts, error, z)
+            for auc, error in zip(aucs, errors, strict=True)
         )
         wald = difference - z * error, difference + z * error
         return wider(wald, of_difference(aucs, (one, other), correlation))
@@ -703,7 +753,9 @@ def _of_groups(a: Evaluation, b: Evaluation, groups: Groups) -> tuple[Interval, 
     each = [groups.without_each_model(one.scores, one.memorized) for one in (a, b)]
     left_out = Jackknife.of(each[0] - each[1])
     reach = max(Z95 * drawn, left_out.reach)
-    p_value = max(2 * float(ndtr(-abs(difference) / drawn)), left_out.p_value(difference))
+    p_value = max(
+        2 * float(ndtr(-abs(difference) / drawn)), left_out.p_value(difference)
+    )
     return (max(difference - reach, -1.0), min(difference + reach, 1.0)), p_value
 
 

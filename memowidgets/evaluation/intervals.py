@@ -60,7 +60,9 @@ class SortedScores:
         """Sort scores, one for each sample, none of them NaN."""
         order = np.argsort(scores)
         rising = scores[order]
-        firsts = np.flatnonzero(np.append(True, rising[1:] != rising[:-1])[: len(order)])
+        firsts = np.flatnonzero(
+            np.append(True, rising[1:] != rising[:-1])[: len(order)]
+        )
         return cls(order, firsts, rising[firsts])
 
     @cached_property
@@ -91,8 +93,11 @@ class SortedScores:
         >>> scores.flagging(2), scores.flagging(3)
         (-0.2, 0.1)
         """
-        most = int(np.searchsorted(np.cumsum(self.counts), n, side="right"))  # distinct scores
-        return float(self.values[most - 1] if most else np.nextafter(self.values[0], -np.inf))
+        # distinct scores
+        most = int(np.searchsorted(np.cumsum(self.counts), n, side="right"))
+        return float(
+            self.values[most - 1] if most else np.nextafter(self.values[0], -np.inf)
+        )
 
 
 def clopper_pearson(count: float, total: float) -> Interval:
@@ -127,7 +132,9 @@ def clopper_pearson(count: float, total: float) -> Interval:
     return low, high
 
 
-def newcombe(auc: float, n_positives: float, n_negatives: float, z: float = Z95) -> Interval:
+def newcombe(
+    auc: float, n_positives: float, n_negatives: float, z: float = Z95
+) -> Interval:
     """Return the score interval of an AUC.
 
     Parameters
@@ -206,7 +213,9 @@ def of_area(
     if not 0 < auc < 1 or not error > 0:
         return score
     reach = z * error / (auc * (1 - auc))
-    return wider(score, (float(expit(logit(auc) - reach)), float(expit(logit(auc) + reach))))
+    return wider(
+        score, (float(expit(logit(auc) - reach)), float(expit(logit(auc) + reach)))
+    )
 
 
 def of_difference(
@@ -242,7 +251,9 @@ def of_difference(
     (a, b), ((low_a, high_a), (low_b, high_b)) = aucs, each
 
     def reach(one: float, other: float) -> float:
-        return float(np.sqrt(max(one**2 + other**2 - 2 * correlation * one * other, 0.0)))
+        return float(
+            np.sqrt(max(one**2 + other**2 - 2 * correlation * one * other, 0.0))
+        )
 
     low = a - b - reach(a - low_a, high_b - b)
     return max(low, -1.0), min(a - b + reach(high_a - a, b - low_b), 1.0)
@@ -287,7 +298,9 @@ class Groups:
         if count < 2:
             raise ValueError("all rows are of one group; an interval needs two or more")
         return cls(
-            of_row, count, *_number_names(np.zeros(n) if models is None else models, n, "models")
+            of_row,
+            count,
+            *_number_names(np.zeros(n) if models is None else models, n, "models"),
         )
 
     @property
@@ -324,7 +337,9 @@ class Groups:
         if min(self.distinct(among & counted), self.distinct(among & ~counted)) >= _FEW:
             return interval
         distinct = self.distinct(among)
-        return wider(interval, clopper_pearson(counted[among].mean() * distinct, distinct))
+        return wider(
+            interval, clopper_pearson(counted[among].mean() * distinct, distinct)
+        )
 
     def areas(self, scores: Floats, memorized: Mask) -> Floats:
         """Return the AUC of every resample, (resamples,), NaN if it lacks samples of a kind."""
@@ -358,7 +373,10 @@ class Groups:
         some = max(1, _AT_ONCE // len(self.of_row))
         for start in range(0, self._resamples, some):
             part = slice(start, start + some)
-            yield from self.draws[part, self.of_row] * self.model_draws[part, self.model_of_row]
+            yield from (
+                self.draws[part, self.of_row]
+                * self.model_draws[part, self.model_of_row]
+            )
 
     def _totals(self, kind: Mask) -> Floats:
         """Return the number of rows of a kind in every resample, (resamples,)."""
@@ -426,7 +444,8 @@ def true_area(scores: Floats, probability: Floats) -> tuple[float, Interval]:
     positives, others = steps.total(probability), steps.total(1 - probability)
     counts = float(positives.sum()), float(others.sum())
     above = counts[1] - (np.cumsum(others) - others / 2)
-    alone = float((probability * (1 - probability)).sum())  # no sample is paired with itself
+    # no sample is paired with itself
+    alone = float((probability * (1 - probability)).sum())
     auc = float((above @ positives - alone / 2) / (counts[0] * counts[1] - alone))
     auc = min(max(auc, 0.0), 1.0)
     rng = np.random.default_rng(0)
@@ -452,7 +471,9 @@ def _merge_steps(*kinds: Floats, most: int = 1000) -> list[Floats]:
     return [np.add.reduceat(counts, starts) for counts in kinds]
 
 
-def _weighted_areas(scores: Floats, memorized: Mask, weights: Iterable[Floats | Mask]) -> Floats:
+def _weighted_areas(
+    scores: Floats, memorized: Mask, weights: Iterable[Floats | Mask]
+) -> Floats:
     """Return the AUC for each weighting of the rows."""
     rung = _steps_of(scores)
     rungs = int(rung.max()) + 1
@@ -487,7 +508,9 @@ def _number_names(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
 
 def _draw_counts(count: int, times: int, seed: int) -> Floats:
     rng = np.random.default_rng(seed)
-    return rng.multinomial(count, np.full(count, 1 / count), size=times).astype(np.float64)
+    return rng.multinomial(count, np.full(count, 1 / count), size=times).astype(
+        np.float64
+    )
 
 
 def _steps_of(scores: Floats) -> Ints:

@@ -10,7 +10,12 @@ from typing import Any, Final, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.evaluation.curve import ONE_BELOW, Evaluation, class_spread, lowest_share
+from memowidgets.evaluation.curve import (
+    ONE_BELOW,
+    Evaluation,
+    class_spread,
+    lowest_share,
+)
 from memowidgets.evaluation.intervals import Floats, Ints, Mask, SortedScores
 from memowidgets.vocabulary import Note
 
@@ -112,7 +117,9 @@ class Scored:
     axis: str = AXES[0]
 
     @classmethod
-    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[Note, ...] = ()) -> Self:
+    def of_all(
+        cls, values: NDArray[np.floating[Any]], notes: tuple[Note, ...] = ()
+    ) -> Self:
         """Return scores of all members, in their order."""
         return cls(np.arange(len(values)), values.astype(np.float64), notes=notes)
 
@@ -162,12 +169,19 @@ class Scored:
         if self.axis == BY_CLASS:
             return self
         if self.labels is None:
-            raise ValueError("the rule by class needs the class of each sample: give labels")
+            raise ValueError(
+                "the rule by class needs the class of each sample: give labels"
+            )
         middle, deviation = class_spread(self.scores, self.labels)
         name, comma, place = self.title.partition(",")
-        with np.errstate(over="ignore"):  # a score that far is as far as a number can be
+        # a score that far is as far as a number can be
+        with np.errstate(over="ignore"):
             scores = np.clip((self.scores - middle) / deviation, -1e308, 1e308)
-            errors = None if self.errors is None else np.clip(self.errors / deviation, 0, 1e308)
+            errors = (
+                None
+                if self.errors is None
+                else np.clip(self.errors / deviation, 0, 1e308)
+            )
         return replace(
             self,
             scores=scores,
@@ -226,7 +240,9 @@ class Scored:
             found = self.log_lira[rows] >= eta
         return found
 
-    def status(self, rule: Rule, eta: float | None, rows: Any = slice(None)) -> NDArray[np.str_]:
+    def status(
+        self, rule: Rule, eta: float | None, rows: Any = slice(None)
+    ) -> NDArray[np.str_]:
         """Return what each of some rows is called, by default of all.
 
         One of `STATUSES`, or "flagged" and "left alone" where nobody knows if it is memorised, or

@@ -28,7 +28,11 @@ FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
 FEWEST_GAPS = 4  # of a sample on a side, for its kurtosis
 _FEWEST_KURTOSES = 30
-_PLAIN, _SURE = 0.3, 4.0  # mean excess kurtosis, and its distance from 0 in standard errors
+# mean excess kurtosis, and its distance from 0 in standard errors
+_PLAIN, _SURE = (
+    0.3,
+    4.0,
+)
 
 
 def check_variance(variance: object) -> None:
@@ -57,9 +61,16 @@ def fitted_prior(side: Side) -> tuple[float, float] | None:
         freedom = 2 + above
         odds = squares / (freedom * typical * scale)
         both, log_share = seen + freedom, np.log1p(odds)
-        terms = seen / 2 * np.log(odds) - both / 2 * log_share - betaln(seen / 2, freedom / 2)
+        terms = (
+            seen / 2 * np.log(odds)
+            - both / 2 * log_share
+            - betaln(seen / 2, freedom / 2)
+        )
         by_scale = both / 2 * odds / (1 + odds) - seen / 2
-        by_freedom = by_scale / freedom + (digamma(both / 2) - digamma(freedom / 2) - log_share) / 2
+        by_freedom = (
+            by_scale / freedom
+            + (digamma(both / 2) - digamma(freedom / 2) - log_share) / 2
+        )
         gradient = np.array([above * by_freedom.mean(), by_scale.mean()])
         return float(-terms.mean()), -gradient
 
@@ -96,18 +107,24 @@ class Density:
         prior = fitted_prior(side) if variance == "shrunk" else None
         if prior is None and variance != "per-sample":
             shared = max(float(side.squares.sum() / max(side.count.sum(), 1.0)), least)
-            equal, unbounded = (np.full_like(side.squares, of) for of in (shared, np.inf))
+            equal, unbounded = (
+                np.full_like(side.squares, of) for of in (shared, np.inf)
+            )
             return cls(side.mean, side.count, equal, equal, unbounded)
         freedom, typical = prior or (0.0, 0.0)
         squares, known = freedom * typical + side.squares, freedom + side.count - 1
         # the posterior mean divides by count − 1 + freedom − 2
         models = side.count if prior is None else known - 2
-        mean, scale = (np.maximum(squares / np.where(n > 0, n, 1), least) for n in (models, known))
+        mean, scale = (
+            np.maximum(squares / np.where(n > 0, n, 1), least) for n in (models, known)
+        )
         return cls(side.mean, side.count, mean, scale, known)
 
     def log_of(self, gaps: Floats) -> Floats:
         """Return the log density of each gap, without the constant that cancels."""
-        return np.asarray(-0.5 * (np.log(self.variance) + (gaps - self.mean) ** 2 / self.variance))
+        return np.asarray(
+            -0.5 * (np.log(self.variance) + (gaps - self.mean) ** 2 / self.variance)
+        )
 
     def log_known(self, gaps: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of the same by the posterior of its mean and variance."""
@@ -143,9 +160,12 @@ class Densities:
         squares = inside.squares.sum() + outside.squares.sum()
         within = squares / (inside.count.sum() + outside.count.sum())
         largest = max(np.abs(inside.mean).max(), np.abs(outside.mean).max(), 1e-100)
-        rounding = (float(np.finfo(np.float32).eps) * largest) ** 2  # float32 would be 0 here
+        rounding = (
+            float(np.finfo(np.float32).eps) * largest
+        ) ** 2  # float32 would be 0 here
         least = float(max(FLOOR * within, rounding))
-        fewest = 2 if variance == "per-sample" else 1  # a single gap has no variance of its own
+        # a single gap has no variance of its own
+        fewest = 2 if variance == "per-sample" else 1
         defined = np.minimum(inside.count, outside.count) >= fewest
         one, other = (Density.fit(side, variance, least) for side in (inside, outside))
         return cls(one, other, defined)
@@ -190,7 +210,9 @@ def check_sides(found: GapMoments, variance: str) -> None:
     )
 
 
-def excess_kurtosis(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> tuple[float, float]:
+def excess_kurtosis(
+    shadow_gaps: ArrayLike, shadow_members: ArrayLike
+) -> tuple[float, float]:
     """Return the mean excess kurtosis of the gaps of a sample on one side, and its standard error.
 
     Parameters
@@ -268,7 +290,9 @@ _STEPS_IN_A_BIN = 10
 _STEPS = 30  # EM steps; stopping early keeps the prior smooth
 _BANDWIDTH = 0.5  # in arsinh(log-LiRA), so half of a large value
 _FREEDOM = 3.0  # degrees of freedom of Student's t: log-LiRA's noise has long tails
-_SCALE = 0.8  # of Student's t, relative to the standard errors around a value: see Notes
+_SCALE = (
+    0.8  # of Student's t, relative to the standard errors around a value: see Notes
+)
 _LEAST_ERROR = 1e-3  # relative to the typical error
 
 
@@ -333,7 +357,9 @@ def probability_memorized(
     (28, True)
     """
     given = {"log_lira": log_lira, "errors": errors}
-    values, spread = (real_numbers(one, name).astype(np.float64) for name, one in given.items())
+    values, spread = (
+        real_numbers(one, name).astype(np.float64) for name, one in given.items()
+    )
     if values.shape != spread.shape:
         raise ValueError(
             "log_lira and errors must have the same shape, but have "
@@ -342,13 +368,19 @@ def probability_memorized(
     if (spread < 0).any():
         raise ValueError("errors must be 0 or more")
     for name, one in (("log_lira", values), ("errors", spread)):
-        check_finite(np.where(np.isnan(one), 0.0, one), name, "NaN stands for a missing value")
+        check_finite(
+            np.where(np.isnan(one), 0.0, one), name, "NaN stands for a missing value"
+        )
     eta = real_number("eta", eta)
     groups = _groups(score, values.shape)
-    found = np.where(np.isnan(values) | np.isnan(spread), np.nan, (values >= eta).astype(float))
+    found = np.where(
+        np.isnan(values) | np.isnan(spread), np.nan, (values >= eta).astype(float)
+    )
     doubtful = ~np.isnan(values) & (spread > 0)
     if doubtful.any():
-        found[doubtful] = _posterior(values[doubtful], spread[doubtful], groups[doubtful], eta)
+        found[doubtful] = _posterior(
+            values[doubtful], spread[doubtful], groups[doubtful], eta
+        )
     return found
 
 
@@ -365,17 +397,24 @@ def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64
     return np.asarray(below * bins // given.size, dtype=np.int64)
 
 
-def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: float) -> Floats:
+def _posterior(
+    values: Floats, errors: Floats, groups: NDArray[np.int64], eta: float
+) -> Floats:
     """Return the probability of a true value of at least η; priors start from a common one."""
     heights = np.arcsinh(values)
     edges = np.linspace(heights.min() - 1e-9, heights.max() + 1e-9, _OBSERVED + 1)
-    centres, grid = (edges[1:] + edges[:-1]) / 2, np.linspace(edges[0], edges[-1], _TRUE_VALUES)
+    centres, grid = (
+        (edges[1:] + edges[:-1]) / 2,
+        np.linspace(edges[0], edges[-1], _TRUE_VALUES),
+    )
     bins = np.searchsorted(edges, heights, side="right") - 1
     counts = np.bincount(bins, minlength=_OBSERVED)
     squares = np.bincount(bins, errors**2, minlength=_OBSERVED).astype(np.float64)
     spread = _smooth_errors(grid, centres, counts, squares) * _SCALE
     distance = (np.sinh(centres)[:, None] - np.sinh(grid)) / spread
-    log_density = -(_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM) - np.log(spread)
+    log_density = -(_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM) - np.log(
+        spread
+    )
     # of each bin's centre given each true value (bins, grid), up to a factor a bin
     likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     shared = _prior(likelihood, counts, np.ones(_TRUE_VALUES), _STEPS)
@@ -383,7 +422,11 @@ def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: f
     for name in np.unique(groups):
         rows = groups == name
         counts = np.bincount(bins[rows], minlength=_OBSERVED)
-        own = shared if rows.all() else _prior(likelihood, counts, shared, _STEPS_IN_A_BIN)
+        own = (
+            shared
+            if rows.all()
+            else _prior(likelihood, counts, shared, _STEPS_IN_A_BIN)
+        )
         some = counts > 0
         weights = likelihood[some] * own
         above, below = weights[:, high].sum(axis=1), weights[:, ~high].sum(axis=1)
@@ -392,7 +435,9 @@ def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: f
     return found
 
 
-def _prior(likelihood: Floats, counts: NDArray[Any], start: Floats, steps: int) -> Floats:
+def _prior(
+    likelihood: Floats, counts: NDArray[Any], start: Floats, steps: int
+) -> Floats:
     """Return the distribution of true values behind the counts of the bins, by EM from a start."""
     some, found = counts > 0, start
     likelihood, observed = likelihood[some], counts[some] / counts.sum()
@@ -401,7 +446,9 @@ def _prior(likelihood: Floats, counts: NDArray[Any], start: Floats, steps: int) 
     return found
 
 
-def _smooth_errors(at: Floats, centres: Floats, counts: NDArray[Any], squares: Floats) -> Floats:
+def _smooth_errors(
+    at: Floats, centres: Floats, counts: NDArray[Any], squares: Floats
+) -> Floats:
     """Return the root mean square of the errors of the samples near each height."""
     distance = (at[:, None] - centres[counts > 0]) / _BANDWIDTH
     near = -0.5 * distance**2

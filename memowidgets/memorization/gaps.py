@@ -16,7 +16,11 @@ Mask = NDArray[np.bool_]
 
 _BLOCK = 2**18  # gaps per step; they fit in a core's cache
 _MANY = 2**24  # from this many gaps on, sums use float32 where gaps do, to save time
-_SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither underflow nor overflow
+# deviations whose squares neither underflow nor overflow
+_SAFE_IN_FLOAT32 = (
+    1e-12,
+    1e12,
+)
 _WIDEST = 1e100  # float64 holds squares of smaller differences
 
 
@@ -44,7 +48,11 @@ class Side:
         deviation = np.where(present, gaps - self.mean, 0.0)
         mean = self.mean - deviation / np.maximum(count, 1)
         squares = self.squares - deviation**2 * self.count / np.maximum(count, 1)
-        return Side(count, np.where(count > 0, mean, 0.0), np.where(count > 1, squares.clip(0), 0))
+        return Side(
+            count,
+            np.where(count > 0, mean, 0.0),
+            np.where(count > 1, squares.clip(0), 0),
+        )
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,9 @@ class GapMoments:
     coinciding: Mask
 
 
-def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> tuple[Table, Mask]:
+def checked_models(
+    gaps: ArrayLike, members: ArrayLike, name: str = "gaps"
+) -> tuple[Table, Mask]:
     """Return gaps as (m, n) floats and members as (m, n) bool, or raise.
 
     Floating-point gaps are not copied. `moments` checks that they are finite.
@@ -73,15 +83,24 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
     if table.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
         table = table.astype(np.float64)
     if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(f"{name} must be (n_models, n_samples), but has shape {table.shape}")
+        raise ValueError(
+            f"{name} must be (n_models, n_samples), but has shape {table.shape}"
+        )
     mask = checked_mask(members)
     if mask.shape != table.shape:
         raise ValueError(
             f"{name} and the member mask must have the same shape, but have "
             f"{table.shape} and {mask.shape}"
         )
-    for axis in ("index", "columns"):  # the models and the samples, where pandas names them
-        both = {name: getattr(gaps, axis, None), "the member mask": getattr(members, axis, None)}
+    # the models and the samples, where pandas names them
+    for axis in (
+        "index",
+        "columns",
+    ):
+        both = {
+            name: getattr(gaps, axis, None),
+            "the member mask": getattr(members, axis, None),
+        }
         check_same_order(**{f"{one}.{axis}": names for one, names in both.items()})
     return table, mask
 
@@ -123,10 +142,14 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
         check_width(widest, name)
         safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64
-        resolution = 8 * np.finfo(np.float32).eps * np.maximum(np.abs(low), np.abs(high))
+        resolution = (
+            8 * np.finfo(np.float32).eps * np.maximum(np.abs(low), np.abs(high))
+        )
         sides = _of_sides(block.astype(precision), members[:, columns])
         parts.append((*sides, high - low <= resolution))
-    inside, outside, equal = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
+    inside, outside, equal = (
+        np.concatenate(of, axis=-1) for of in zip(*parts, strict=True)
+    )
     return GapMoments(Side(*inside), Side(*outside), equal)
 
 
@@ -149,6 +172,10 @@ def _of_sides(block: Any, members: Mask) -> tuple[Floats, Floats]:
     np.square(block, out=block)
     squares_in = np.einsum("ij,ij->j", block, weights)
     squares_out = np.maximum(block.sum(axis=0) - squares_in, 0)
-    inside = np.array([count_in, np.where(count_in > 0, origin + mean_in, 0.0), squares_in])
-    outside = np.array([count_out, np.where(count_out > 0, origin + mean_out, 0.0), squares_out])
+    inside = np.array(
+        [count_in, np.where(count_in > 0, origin + mean_in, 0.0), squares_in]
+    )
+    outside = np.array(
+        [count_out, np.where(count_out > 0, origin + mean_out, 0.0), squares_out]
+    )
     return inside, outside

@@ -20,7 +20,9 @@ from memowidgets.memorization.gaps import (
     moments,
 )
 
-_FEWEST_TO_COUNT = 9  # models on each side: eight are left where one of them is the target
+_FEWEST_TO_COUNT = (
+    9  # models on each side: eight are left where one of them is the target
+)
 _ENOUGH_TO_TELL = 3  # this many samples with exactly equal gaps are not a coincidence
 
 
@@ -111,11 +113,17 @@ def log_lira(
 
 
 def _read_gaps(
-    shadow_gaps: ArrayLike, shadow_members: ArrayLike, target_gaps: ArrayLike, **others: Any
+    shadow_gaps: ArrayLike,
+    shadow_members: ArrayLike,
+    target_gaps: ArrayLike,
+    **others: Any,
 ) -> tuple[Table, Mask, Floats]:
     """Return gaps and members of the shadow models, and the target's gaps, or raise."""
     gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    target, n = real_numbers(target_gaps, "target_gaps").astype(np.float64), gaps.shape[1]
+    target, n = (
+        real_numbers(target_gaps, "target_gaps").astype(np.float64),
+        gaps.shape[1],
+    )
     if target.shape != (n,):
         raise ValueError(
             f"target_gaps must hold one gap for each of the {n} samples, but has shape "
@@ -310,7 +318,9 @@ def rmia(
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
     means = moments(np.exp(_log_likelihood(table.astype(np.float64))), mask)
     general = 0.5 * (means.inside.mean + means.outside.mean)
-    relative = _log_likelihood(target) - np.log(np.maximum(general, np.finfo(np.float64).tiny))
+    relative = _log_likelihood(target) - np.log(
+        np.maximum(general, np.finfo(np.float64).tiny)
+    )
     relative[(means.inside.count == 0) | (means.outside.count == 0)] = np.nan
     chosen = ~np.isnan(relative)
     if population is not None:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from memowidgets.extras import later
 
 if TYPE_CHECKING:
-    from memowidgets.metrics.logits import csl, logit_gap, loss, mean_over_checkpoints, mean_rank
+    from memowidgets.metrics.logits import (
+        csl,
+        logit_gap,
+        loss,
+        mean_over_checkpoints,
+        mean_rank,
+    )
     from memowidgets.metrics.mahalanobis import Mahalanobis
     from memowidgets.metrics.psmi import PSMI
 
@@ -24,8 +30,13 @@ __all__ = [
     "mean_rank",
 ]
 
-_PLACES = dict.fromkeys(__all__, "logits") | {"PSMI": "psmi", "Mahalanobis": "mahalanobis"}
-__getattr__ = later(__name__, {k: f"memowidgets.metrics.{v}" for k, v in _PLACES.items()})
+_PLACES = dict.fromkeys(__all__, "logits") | {
+    "PSMI": "psmi",
+    "Mahalanobis": "mahalanobis",
+}
+__getattr__ = later(
+    __name__, {k: f"memowidgets.metrics.{v}" for k, v in _PLACES.items()}
+)
 
 
 def __dir__() -> list[str]:

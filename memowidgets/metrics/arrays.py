@@ -10,7 +10,14 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_finite, dense, is_tensor, plain_labels, real_numbers, to_numpy
+from memowidgets.checks import (
+    check_finite,
+    dense,
+    is_tensor,
+    plain_labels,
+    real_numbers,
+    to_numpy,
+)
 
 Array = Any  # a NumPy array or a torch tensor; the code of this room works on both
 Floats = NDArray[np.float64]
@@ -39,7 +46,9 @@ def checked_features(X: Any) -> Array:
     """Return `X` as an array or a torch tensor of shape (n, d), or raise; sparse ones get dense."""
     array = checked_numbers(dense(X, "X"), "X")
     if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"X must be (n_samples, n_features), but has shape {tuple(array.shape)}")
+        raise ValueError(
+            f"X must be (n_samples, n_features), but has shape {tuple(array.shape)}"
+        )
     return array
 
 
@@ -48,7 +57,9 @@ def checked_numbers(values: Any, what: str) -> Array:
     if not is_tensor(values):
         return real_numbers(values, what)
     if values.is_complex():
-        raise TypeError(f"{what} must be real numbers, not values of type {values.dtype}")
+        raise TypeError(
+            f"{what} must be real numbers, not values of type {values.dtype}"
+        )
     return values.detach()
 
 
@@ -114,7 +125,13 @@ class Frame:
         far = float(((centre / size) ** 2).sum()) > _CENTRE_ABOVE * total
         spread = float(np.sqrt(total / sample.shape[1])) * size
         scale = 1.0 if _SAFE[0] < spread < _SAFE[1] or spread == 0 else spread
-        shift = like(like_array, centre) if far and stays(like_array) else centre if far else None
+        shift = (
+            like(like_array, centre)
+            if far and stays(like_array)
+            else centre
+            if far
+            else None
+        )
         return cls(shift, scale)
 
     @property
@@ -151,4 +168,6 @@ def as_float(chunk: Array, bits: int) -> Array:
         torch = sys.modules["torch"]
         return chunk.to(torch.float32 if bits == 32 else torch.float64).contiguous()
     with np.errstate(over="ignore"):  # the caller reports overflow as infinite
-        return np.ascontiguousarray(chunk, dtype=np.float32 if bits == 32 else np.float64)
+        return np.ascontiguousarray(
+            chunk, dtype=np.float32 if bits == 32 else np.float64
+        )

@@ -22,8 +22,14 @@ COMPONENTS = 32  # leading ones
 _OVERSAMPLING = 8
 _POWER_STEPS = 3
 _LEAST_TAIL = 1e-3  # relative to the mean variance
-_LEAST = 1e-6, 1e-12  # variance to add, relative to the trace of a class and of all rows
-_WHOLE = 6e9  # classes · d³, for which the covariances of all classes take .4 s and 150 MB
+# variance to add, relative to the trace of a class and of all rows
+_LEAST = (
+    1e-6,
+    1e-12,
+)
+_WHOLE = (
+    6e9  # classes · d³, for which the covariances of all classes take .4 s and 150 MB
+)
 _CACHED = 512  # features
 _STEP = 0.25  # in log t: the trapezoid rule is exact to rounding for these analytic integrands
 _LOW, _HIGH = -40.0, 80.0
@@ -73,19 +79,30 @@ class Spread:
         top = int(lengths.argmax())
         longest = top if 2 * lengths[top] > lengths.sum() else -1
         trace = float(lengths.mean() - shift @ shift)
-        return cls(to_numpy(near) + shift, covariance, trace, len(lengths), longest, near)
+        return cls(
+            to_numpy(near) + shift, covariance, trace, len(lengths), longest, near
+        )
 
     @classmethod
-    def joined(cls, spreads: Sequence[Spread], share: Floats, basis: Array | None) -> Spread:
+    def joined(
+        cls, spreads: Sequence[Spread], share: Floats, basis: Array | None
+    ) -> Spread:
         """Return the spread of all rows, to which each class contributes its share."""
-        count, centres = sum(one.count for one in spreads), np.stack([s.centre for s in spreads])
+        count, centres = (
+            sum(one.count for one in spreads),
+            np.stack([s.centre for s in spreads]),
+        )
         away = centres - share @ centres
-        trace = share @ (np.array([one.trace for one in spreads]) + (away**2).sum(axis=1))
+        trace = share @ (
+            np.array([one.trace for one in spreads]) + (away**2).sum(axis=1)
+        )
         along = away if basis is None else away @ to_numpy(basis).T
         covariance = (along.T * share) @ along
         for weight, one in zip(share, spreads, strict=True):
             covariance += weight * one.covariance
-        return cls(share @ centres, covariance, float(trace), count, -1, spreads[0].near)
+        return cls(
+            share @ centres, covariance, float(trace), count, -1, spreads[0].near
+        )
 
 
 @dataclass(frozen=True)
@@ -125,11 +142,18 @@ class Whole:
         others, counts = two_like(rest, square, len(rest) - len(axes))
         values = np.append(variances, unit * others) + added
         ratios, log = exact_means(values, np.append(np.ones(len(axes)), counts))
-        powers = quadratic(np.append(variances[-1] / unit, others), ratios[len(axes) - 1 :])
+        powers = quadratic(
+            np.append(variances[-1] / unit, others), ratios[len(axes) - 1 :]
+        )
         form = (axes.T * (ratios[: len(axes)] - powers[0])) @ axes
         form += powers[1] * rest + powers[2] * square
         form[np.diag_indices(len(form))] += powers[0]
-        return cls(_float32(spread.near, spread.centre), added, _float32(spread.near, form), log)
+        return cls(
+            _float32(spread.near, spread.centre),
+            added,
+            _float32(spread.near, form),
+            log,
+        )
 
     def forms(self, variance: Floats) -> Floats:
         """Return θᵀΣθ (m,) from the variance (m,) of the rows along unit directions."""
@@ -138,7 +162,9 @@ class Whole:
     def mean_log_density(self, rows: Array) -> Array:
         """Return the mean (n,) of −½ log θᵀΣθ − ½ (θᵀ(x − μ))² / θᵀΣθ for rows (n, d)."""
         away = rows - self.centre
-        return -0.5 * (namespace(rows).einsum("nd,nd->n", away @ self.form, away) + self.log)
+        return -0.5 * (
+            namespace(rows).einsum("nd,nd->n", away @ self.form, away) + self.log
+        )
 
 
 @dataclass(frozen=True)
@@ -230,7 +256,9 @@ class Gaussians:
         least = max(_LEAST[1] * total.trace, 1e-30)
 
         def gaussian(one: Spread) -> Whole | Leading:
-            return Whole.of(one, least) if basis is None else Leading.of(one, basis, least)
+            return (
+                Whole.of(one, least) if basis is None else Leading.of(one, basis, least)
+            )
 
         *each, last = on_all_cores(gaussian, [*spreads, total])
         return cls(tuple(each), last, share)
@@ -249,14 +277,23 @@ class Gaussians:
         """
         middle = self.share @ mean
         if isinstance(self.total, Leading):
-            seen = [to_numpy(along(self.total.basis)).T.astype(np.float64) ** 2] * (len(mean) + 1)
+            seen = [to_numpy(along(self.total.basis)).T.astype(np.float64) ** 2] * (
+                len(mean) + 1
+            )
         else:
             seen = [*variance, self.share @ (variance + (mean - middle) ** 2)]
         every = (*self.each, self.total)
-        forms = np.stack([one.forms(these) for one, these in zip(every, seen, strict=True)])
-        control = np.stack([-0.5 / forms, -0.5 * np.log(forms)]).astype(np.float32)[..., None]
+        forms = np.stack(
+            [one.forms(these) for one, these in zip(every, seen, strict=True)]
+        )
+        control = np.stack([-0.5 / forms, -0.5 * np.log(forms)]).astype(np.float32)[
+            ..., None
+        ]
         centre = middle.astype(np.float32)[None, :, None]
-        return {"control": control[:, :-1], "total": np.concatenate([centre, control[:, -1]])}
+        return {
+            "control": control[:, :-1],
+            "total": np.concatenate([centre, control[:, -1]]),
+        }
 
     def means(self, rows: Array, places: dict[int, slice]) -> Array:
         """Return the exact means (2, n) of both controls of samples, sorted by class."""
@@ -301,7 +338,9 @@ def exact_means(values: Floats, counts: Floats) -> tuple[Floats, float]:
     log_product = -0.5 * counts @ np.log(factors)
     ratios = _STEP * ((t * np.exp(log_product)) / factors).sum(axis=1) / size
     gaussian = _STEP * float((np.exp(-t) - np.exp(log_product)).sum())
-    return ratios, gaussian + float(np.log(size) - digamma(counts.sum() / 2) - np.log(2))
+    return ratios, gaussian + float(
+        np.log(size) - digamma(counts.sum() / 2) - np.log(2)
+    )
 
 
 def two_like(rest: Float32s, square: Float32s, count: int) -> tuple[Floats, Floats]:
@@ -324,7 +363,9 @@ def quadratic(at: Floats, values: Floats) -> Floats:
     """Return the coefficients of a quadratic through three points, some of which may be one."""
     scale = max(at.max(), 1.0)  # the largest entry of `rest` is 1
     powers = np.vander(at / scale, 3, increasing=True)
-    found: Floats = np.linalg.lstsq(powers, values, rcond=1e-10)[0] / scale ** np.arange(3)
+    found: Floats = np.linalg.lstsq(powers, values, rcond=1e-10)[
+        0
+    ] / scale ** np.arange(3)
     return found
 
 
@@ -342,7 +383,9 @@ def common_basis(sample: Array, n_classes: int) -> Array | None:
     if (n_classes + 1) * d**2 * max(d, _CACHED) <= _WHOLE:
         return None
     xp, away = namespace(sample), sample - sample.mean(0)
-    axes, _ = leading(lambda columns: away.T @ (away @ xp.asarray(columns, dtype=xp.float32)), away)
+    axes, _ = leading(
+        lambda columns: away.T @ (away @ xp.asarray(columns, dtype=xp.float32)), away
+    )
     return xp.asarray(axes, dtype=xp.float32)
 
 
@@ -363,9 +406,12 @@ def leading(product: Callable[[Array], Array], beside: Array) -> tuple[Array, Fl
     k = min(COMPONENTS, d - 1)
     start = np.random.default_rng(0).standard_normal((d, min(k + _OVERSAMPLING, d)))
     columns = like(beside, start)
-    with one_thread_each():  # many small steps, each of which would wait for all threads
+    # many small steps, each of which would wait for all threads
+    with one_thread_each():
         for _ in range(_POWER_STEPS):
             columns = xp.linalg.qr(xp.asarray(product(columns), dtype=xp.float64))[0]
         small = to_numpy(columns.T @ xp.asarray(product(columns), dtype=xp.float64))
     values, turn = np.linalg.eigh(small)
-    return (columns @ like(beside, turn[:, ::-1][:, :k].copy())).T, values[::-1][:k].clip(0)
+    return (columns @ like(beside, turn[:, ::-1][:, :k].copy())).T, values[::-1][
+        :k
+    ].clip(0)

@@ -44,14 +44,17 @@ _PIECE_ROWS = 1000
 _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
 _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
-_FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
+_FEWEST_TO_DOMINATE = (
+    20  # rows of a class; in a smaller one the longest row is often half of all
+)
 _PLANE = 2  # features for which even angles replace random directions
 _ROOMIER = 8  # a device's pieces are larger: each takes it thousands of small steps
 _CURVES_FROM = 4096  # rows, from which curves save time
 _MOST_CURVES = 5000  # directions
 Piece = TypeVar("Piece")
 Found = TypeVar("Found")
-_REPORTED = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # as not finite
+# as not finite
+_REPORTED = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 @dataclass(frozen=True)
@@ -89,14 +92,18 @@ class Look:
     @_REPORTED
     def at(cls, X: Array, codes: Ints, *, corrected: bool) -> Look:
         """Look at up to about 2000 rows, and for controls at all."""
-        picked = picked_rows(codes, min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * X.shape[1])))
+        picked = picked_rows(
+            codes, min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * X.shape[1]))
+        )
         raw, few = X[picked], codes[picked]
         exact = as_float(raw, 64)
         if not namespace(exact).isfinite(exact).all():
             refuse_rows(X)
         frame = Frame.fitting(exact, X)
         sample = frame.rows(raw, 0, len(picked))
-        near = namespace(sample).stack([sample[at].mean(0) for at in segments(few).values()])
+        near = namespace(sample).stack(
+            [sample[at].mean(0) for at in segments(few).values()]
+        )
         if not corrected or X.shape[1] <= _PLANE:
             return cls(frame, few, sample, near, corrected)
         counts = np.bincount(codes)
@@ -106,7 +113,9 @@ class Look:
         def spread(c: int) -> Spread:
             chunks = row_chunks(len(members[c]), 12 * X.shape[1])
             parts = (members[c][slice(*ends)] for ends in chunks)
-            return Spread.of((frame.rows(X[part], 0, len(part)) for part in parts), near[c], basis)
+            return Spread.of(
+                (frame.rows(X[part], 0, len(part)) for part in parts), near[c], basis
+            )
 
         spreads = list(_each(X, _REPORTED(spread), range(len(counts))))
         if not all(np.isfinite(one.trace) for one in spreads):
@@ -176,7 +185,9 @@ def fit(X: Array, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitt
         theta, share = plane_directions(away, n_directions, seed)
         directions = Independent(like(near, theta))
     else:
-        directions = Independent(like(near, independent_directions(n_directions, d, seed)))
+        directions = Independent(
+            like(near, independent_directions(n_directions, d, seed))
+        )
     origin = directions.along(near)
 
     def sums(piece: slice) -> Floats:
@@ -192,9 +203,15 @@ def fit(X: Array, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitt
     more: dict[str, Array] = {} if share is None else {"share": share}
     if look.gaussians is not None and tables.curvature.any():
         more |= look.gaussians.controls(mean, variance, directions.along)
-    on_device = {name: like(near, values) for name, values in (vars(tables) | more).items()}
+    on_device = {
+        name: like(near, values) for name, values in (vars(tables) | more).items()
+    }
     tables = Tables(**on_device)
-    if len(codes) >= _CURVES_FROM and n_directions <= _MOST_CURVES and variance.min() > 0:
+    if (
+        len(codes) >= _CURVES_FROM
+        and n_directions <= _MOST_CURVES
+        and variance.min() > 0
+    ):
         tables = replace(tables, curves=Curves.of(tables, mean, variance))
     return Fitted(look, directions, tables)
 
@@ -222,9 +239,14 @@ def _tables(sums: Floats, origin: Array, counts: Ints) -> tuple[Tables, Floats, 
     flat = deviation == 0
     deviation[flat] = 1.0
     offset = np.log(prior)[:, None] - np.log(deviation)
-    curvature, offset = np.where(flat, 0, -0.5 / deviation**2), offset - offset.max(axis=0)
+    curvature, offset = (
+        np.where(flat, 0, -0.5 / deviation**2),
+        offset - offset.max(axis=0),
+    )
     columns = [one.astype(np.float32)[:, :, None] for one in (mean, curvature, offset)]
-    tables = Tables(columns[0], columns[1], columns[2], np.log(prior).astype(np.float32))
+    tables = Tables(
+        columns[0], columns[1], columns[2], np.log(prior).astype(np.float32)
+    )
     return tables, mean, variance
 
 
@@ -238,7 +260,9 @@ def mean_along(projected: Float32s, codes: Ints) -> float:
     return float(Moments.along(projected, places, tables, None, 1).plain()[0].mean())
 
 
-def _sorted(X: Array, codes: Ints, frame: Frame, piece: slice) -> tuple[Ints, Array, Segments]:
+def _sorted(
+    X: Array, codes: Ints, frame: Frame, piece: slice
+) -> tuple[Ints, Array, Segments]:
     """Read a piece of the data: where its rows stood, the rows sorted by class, and the classes."""
     order = np.argsort(codes[piece], kind="stable")
     rows = frame.rows(X, piece.start, piece.stop)
@@ -261,7 +285,9 @@ def _pieces(X: Array, look: Look, m: int) -> list[slice]:
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
-def _each(X: Array, work: Callable[[Piece], Found], pieces: Sequence[Piece]) -> Iterator[Found]:
+def _each(
+    X: Array, work: Callable[[Piece], Found], pieces: Sequence[Piece]
+) -> Iterator[Found]:
     """Yield what `work` returns for each piece: at the same time, but one by one on a device."""
     return map(work, pieces) if stays(X) else on_all_cores(work, pieces)
 

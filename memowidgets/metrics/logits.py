@@ -137,7 +137,9 @@ def _columns_of(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
             "does not tell which column is whose; number the labels by their columns"
         )
     if labels.dtype.kind not in "biu":
-        raise TypeError(f"y must hold whole numbers (columns of logits), but has {labels.dtype}")
+        raise TypeError(
+            f"y must hold whole numbers (columns of logits), but has {labels.dtype}"
+        )
     outside = (labels < 0) | (labels >= n_columns)
     if outside.any():
         row = int(outside.argmax())
@@ -206,7 +208,9 @@ def order_warning(what: str, logits: NDArray[Any], labels: NDArray[np.int64]) ->
     if not other:
         return ""
     pairs = list(other.items())[:3]
-    shown = ", ".join(f"most samples of class {c} in column {column}" for c, column in pairs)
+    shown = ", ".join(
+        f"most samples of class {c} in column {column}" for c, column in pairs
+    )
     return (
         f"{what} have their largest value in the column of another class for {len(other)} of "
         f"{logits.shape[1]} classes: {shown}. Labels and columns must be in one order: pass "

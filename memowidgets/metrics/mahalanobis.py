@@ -8,7 +8,13 @@ import numpy as np
 from scipy.linalg import eigh
 
 from memowidgets.checks import to_numpy, whole_number
-from memowidgets.metrics.arrays import Array, Floats, checked_features, refuse_rows, row_chunks
+from memowidgets.metrics.arrays import (
+    Array,
+    Floats,
+    checked_features,
+    refuse_rows,
+    row_chunks,
+)
 from memowidgets.vocabulary import Note
 
 _EXACT_UP_TO = 4096  # features; with more, only leading components are computed

@@ -21,7 +21,9 @@ Float32s = NDArray[np.float32]
 FOLDS = 4
 ROTATED_FROM = 256  # features, from which independent directions take most of the time
 _WIDTH = 64  # directions of a block: with a thousand rows, a few tables fit in a core's cache
-_AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
+_AT_ONCE = (
+    64  # directions per generator, so that more directions start with the same ones
+)
 _STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
 _TURNED_BYTES = 2**20  # of rows that are turned at once, in a core's cache
 _LEAST_IN_PLANE = 1e-8  # variance of the shorter axis, relative to the longer one
@@ -73,10 +75,15 @@ class Rotated:
         c = d // r
 
         def rotation(i: int) -> tuple[Array, ...]:
-            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM, d, i)))
+            rng = np.random.default_rng(
+                np.random.SeedSequence(seed, spawn_key=(_STREAM, d, i))
+            )
             sides = [np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (c, r, r, c)]
             order = rng.permutation(d)
-            return (*(like(beside, side.astype(np.float32)) for side in sides), like(beside, order))
+            return (
+                *(like(beside, side.astype(np.float32)) for side in sides),
+                like(beside, order),
+            )
 
         return cls(m, tuple(map(rotation, range(-(-m // (r * c))))))
 
@@ -100,7 +107,9 @@ def _turned(
 ) -> Array:
     """Return at most so many values (m, n) of rotated columns (d, n)."""
     r, c, n = len(r1), len(c1), columns.shape[1]
-    mixed = (r1 @ (c1 @ columns[: r * c].reshape(r, c, n)).reshape(r, c * n)).reshape(r * c, n)
+    mixed = (r1 @ (c1 @ columns[: r * c].reshape(r, c, n)).reshape(r, c * n)).reshape(
+        r * c, n
+    )
     if r * c < len(columns):
         mixed = namespace(mixed).concatenate([mixed, columns[r * c :]])
     few = r2[: -(-most // c)]
@@ -129,7 +138,9 @@ def independent_directions(m: int, d: int, seed: int) -> Float32s:
     return theta
 
 
-def plane_directions(deviations: Floats, m: int, seed: int) -> tuple[Float32s, Float32s]:
+def plane_directions(
+    deviations: Floats, m: int, seed: int
+) -> tuple[Float32s, Float32s]:
     """Return directions (m, 2) on grids with random shifts, and what each stands for (m, 1).
 
     That is its share of all angles, which is 1 on average in each fold.
@@ -144,14 +155,21 @@ def plane_directions(deviations: Floats, m: int, seed: int) -> tuple[Float32s, F
     values, axes = np.linalg.eigh(deviations.T @ deviations)
     lengths = np.maximum(values / (values.max() or 1), _LEAST_IN_PLANE) ** -0.25
     theta = np.stack([np.cos(angles), np.sin(angles)], axis=1) * lengths @ axes.T
-    widths, fold = 1 / (theta**2).sum(axis=1), np.repeat(np.arange(len(sizes)) % FOLDS, sizes)
+    widths, fold = (
+        1 / (theta**2).sum(axis=1),
+        np.repeat(np.arange(len(sizes)) % FOLDS, sizes),
+    )
     widths /= (np.bincount(fold, widths) / np.bincount(fold))[fold]
     return theta.astype(np.float32), widths[:, None].astype(np.float32)
 
 
 _SAFELY_ABOVE = 1e-30  # float32 holds larger sums of exponentials to full precision
-_ROUNDING = 1e-6  # relative to a control's mean square; smaller variances are rounding errors
-_RIDGE = 1e-4  # relative to a control's variance; well above the rounding of float32 sums
+_ROUNDING = (
+    1e-6  # relative to a control's mean square; smaller variances are rounding errors
+)
+_RIDGE = (
+    1e-4  # relative to a control's variance; well above the rounding of float32 sums
+)
 _MOST_POINTS = 1024  # of a curve
 _REACH = 6.0  # deviations of all rows, that a curve reaches on each side of their mean
 _FINE = 14.0  # points in a deviation of the narrowest class, for an error below 1e-5
@@ -163,7 +181,10 @@ def segments(codes: Ints) -> Segments:
     """Return where the samples of each class stand, from their sorted class indices."""
     present, starts = np.unique(codes, return_index=True)
     stops = np.append(starts[1:], len(codes))
-    return {int(c): slice(*map(int, ends)) for c, *ends in zip(present, starts, stops, strict=True)}
+    return {
+        int(c): slice(*map(int, ends))
+        for c, *ends in zip(present, starts, stops, strict=True)
+    }
 
 
 @dataclass(frozen=True)
@@ -274,9 +295,13 @@ class Tables:
             out[coarse] = self.add_up(P[coarse], few, part[coarse], part[coarse])
         if beyond is not None:
             few = P[:, beyond]
-            out[:, beyond] = self.add_up(few, block, xp.empty_like(few), xp.empty_like(few))
+            out[:, beyond] = self.add_up(
+                few, block, xp.empty_like(few), xp.empty_like(few)
+            )
 
-    def add_up(self, P: Array, block: slice | Array, part: Array, total: Array) -> Array:
+    def add_up(
+        self, P: Array, block: slice | Array, part: Array, total: Array
+    ) -> Array:
         """Return the logarithm of the sum of all classes' densities; both rooms are overwritten."""
         xp = namespace(P)
         tables = [table[:, block] for table in (self.mean, self.curvature, self.offset)]
@@ -331,12 +356,15 @@ class Moments:
         xp, n, parts = namespace(P), P.shape[1], blocks(len(P))
         v = 1 if means is None else 3
         counts, first, second = (
-            like(P, np.zeros(shape)) for shape in ((folds, 1), (folds, v, n), (folds, v, v, n))
+            like(P, np.zeros(shape))
+            for shape in ((folds, 1), (folds, v, n), (folds, v, v, n))
         )
         room = like(P, np.empty((v + 2, parts[0].stop, n), dtype=np.float32))
         for number, block in enumerate(parts):
             fold, here = number % folds, P[block]
-            variables = _variables(room[:, : len(here)], here, places, tables, block, means)
+            variables = _variables(
+                room[:, : len(here)], here, places, tables, block, means
+            )
             counts[fold] += len(here)
             for i, one in enumerate(variables):
                 first[fold, i] += one.sum(0)
@@ -396,7 +424,12 @@ class Moments:
 
 
 def _variables(
-    room: Array, P: Array, places: Segments, tables: Tables, block: slice, means: Array | None
+    room: Array,
+    P: Array,
+    places: Segments,
+    tables: Tables,
+    block: slice,
+    means: Array | None,
 ) -> Array:
     """Return the value log p(θᵀx | y) − log Σ p(y) p(θᵀx | y) and two controls, each (width, n).
 

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_same_order, real_number, to_numpy, whole_number
-from memowidgets.metrics.arrays import Array, Floats, Ints, checked_features, checked_labels, like
+from memowidgets.metrics.arrays import (
+    Array,
+    Floats,
+    Ints,
+    checked_features,
+    checked_labels,
+    like,
+)
 from memowidgets.metrics.fitted import Fitted, Look, fit, mean_along, picked_rows
 from memowidgets.metrics.projections import independent_directions
 from memowidgets.vocabulary import Note
@@ -18,8 +25,14 @@ Method = Literal["control-variates", "plain"]
 
 METHODS = ("control-variates", "plain")
 PAPER_DIRECTIONS = 2000
-FIRST_DIRECTIONS, MOST_DIRECTIONS = 256, 2048  # "auto" begins with these, and goes on to those
-TOLERANCE = 0.1  # an error of a tenth of the spread adds a hundredth to the variance of scores
+# "auto" begins with these, and goes on to those
+FIRST_DIRECTIONS, MOST_DIRECTIONS = (
+    256,
+    2048,
+)
+TOLERANCE = (
+    0.1  # an error of a tenth of the spread adds a hundredth to the variance of scores
+)
 FEWEST_TO_REGRESS = 64  # least number of directions for control variates
 _JUDGED_ROWS = 512  # from which the standard error of all is estimated
 _TESTED_ROWS, _TESTED_DIRECTIONS = 1000, 32  # in the test against shuffled labels
@@ -171,7 +184,9 @@ class PSMI:
         return self
 
     @overload
-    def score_samples(self, X: Any, y: ArrayLike, return_std: Literal[False] = False) -> Floats: ...
+    def score_samples(
+        self, X: Any, y: ArrayLike, return_std: Literal[False] = False
+    ) -> Floats: ...
 
     @overload
     def score_samples(
@@ -213,7 +228,9 @@ class PSMI:
         features = checked_features(X)
         width = self._fitted.look.sample.shape[1]
         if features.shape[1] != width:
-            raise ValueError(f"X has {features.shape[1]} features, but the fitted one had {width}")
+            raise ValueError(
+                f"X has {features.shape[1]} features, but the fitted one had {width}"
+            )
         if return_std and self.n_directions_ == 1 and width > 1:
             raise ValueError(
                 "a single direction leaves no standard error; fit with n_directions of 2 or more"
@@ -225,7 +242,9 @@ class PSMI:
     def _check_counts(self, counts: Ints) -> None:
         names = self.classes_.tolist()
         if len(counts) < 2:
-            raise ValueError(f"y has a single class, {names[0]!r}; PSMI needs two or more")
+            raise ValueError(
+                f"y has a single class, {names[0]!r}; PSMI needs two or more"
+            )
         if counts.min() < 2:
             name = names[counts.argmin()]
             raise ValueError(
@@ -257,14 +276,19 @@ class PSMI:
             allowed = tol * _spread(scores, codes[rows])
             if error <= allowed or m >= MOST_DIRECTIONS:
                 break
-            far = min(error / max(allowed, 1e-300), 3.0)  # 0 is allowed where most scores are equal
+            # 0 is allowed where most scores are equal
+            far = min(error / max(allowed, 1e-300), 3.0)
             wanted = m * min(far**2 * 1.05, 8.0)
             blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
-            m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), MOST_DIRECTIONS)
+            m = min(
+                max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), MOST_DIRECTIONS
+            )
         if error > allowed:
             note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
             note += f"the scores' spread ({allowed:.2g} nats)"
-            self.warnings_ += (Note(IMPRECISE, note, directions=m, error=error, allowed=allowed),)
+            self.warnings_ += (
+                Note(IMPRECISE, note, directions=m, error=error, allowed=allowed),
+            )
         return fitted
 
 
@@ -291,8 +315,14 @@ def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:
     if not few:
         return ()
     said = ", ".join(f"{name!r} ({count})" for name, count in few)
-    counted = f"{len(few)} of {len(names)} classes have fewer than {FEW_SAMPLES} samples"
-    return (Note(SMALL_CLASSES, f"{counted}, so their scores are inaccurate: {said}", few=few),)
+    counted = (
+        f"{len(few)} of {len(names)} classes have fewer than {FEW_SAMPLES} samples"
+    )
+    return (
+        Note(
+            SMALL_CLASSES, f"{counted}, so their scores are inaccurate: {said}", few=few
+        ),
+    )
 
 
 def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:
@@ -308,7 +338,9 @@ def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:
     if not len(rows) or classes.max() < 1:
         return True
     few = sample[like(sample, rows)]
-    theta = like(sample, independent_directions(_TESTED_DIRECTIONS, sample.shape[1], seed))
+    theta = like(
+        sample, independent_directions(_TESTED_DIRECTIONS, sample.shape[1], seed)
+    )
     projected = to_numpy(theta @ (few - few.mean(0)).T)
     every = [classes, *(rng.permutation(classes) for _ in range(_SHUFFLES))]
     means = [mean_along(projected, codes) for codes in every]
@@ -317,5 +349,7 @@ def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:
 
 def _spread(scores: Floats, codes: Ints) -> float:
     """Return the robust deviation of scores from the median of their class."""
-    medians = np.array([np.median(scores[codes == c]) for c in range(int(codes.max()) + 1)])
+    medians = np.array(
+        [np.median(scores[codes == c]) for c in range(int(codes.max()) + 1)]
+    )
     return float(1.4826 * np.median(np.abs(scores - medians[codes])))

@@ -51,7 +51,8 @@ def capture_outputs(
         if tensor is None:
             return
         small = reduced(name, part, tensor.detach())
-        of_module = small.data_ptr() == tensor.data_ptr()  # the next part may change it in place
+        # the next part may change it in place
+        of_module = small.data_ptr() == tensor.data_ptr()
         kept[name] = small.clone() if of_module else small
 
     def before(name: str, part: nn.Module, inputs: Any, named: Any) -> None:
@@ -65,7 +66,9 @@ def capture_outputs(
         for name, (part_name, is_input) in places.items():
             part = module.get_submodule(part_name)
             if is_input:
-                hook = part.register_forward_pre_hook(partial(before, name), with_kwargs=True)
+                hook = part.register_forward_pre_hook(
+                    partial(before, name), with_kwargs=True
+                )
             else:
                 hook = part.register_forward_hook(partial(after, name))
             hooks.append(hook)
@@ -99,7 +102,9 @@ class Bases:
         """Return what is kept for a key, or what `load` returns, which is kept from then on."""
         with self._mutex:
             if self._kept is None or self._kept[0] != key:
-                self._kept = None  # before the next one is loaded, which needs the memory
+                self._kept = (
+                    None  # before the next one is loaded, which needs the memory
+                )
                 self._kept = key, load()
             return self._kept[1]
 
@@ -164,7 +169,9 @@ class Model(abc.ABC):
         The precision is that of passes, for models that keep the output of frozen layers.
         """
 
-    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def outputs(
+        self, module: nn.Module, inputs: Any, labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return logits of shape (batch, classes) and the loss of each sample, (batch,).
 
         The loss is the cross-entropy of the label, unless a model has its own.
@@ -198,7 +205,12 @@ class Model(abc.ABC):
         with torch.device("meta"):
             return self.build(data)
 
-    def place_on(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
+    def place_on(
+        self,
+        module: nn.Module,
+        device: torch.device,
+        precision: str,  # noqa: ARG002
+    ) -> nn.Module:
         """Return the module on a device, ready for training in a precision."""
         return module.to(device)
 
@@ -215,7 +227,9 @@ class Model(abc.ABC):
     def augmented(self, inputs: Any, augment: str) -> Any:
         """Return the output of `feeder` after random augmentation; unchanged by default."""
         if augment != "none":
-            raise ValueError(f"{type(self).__name__} does not support augment={augment!r}")
+            raise ValueError(
+                f"{type(self).__name__} does not support augment={augment!r}"
+            )
         return inputs
 
     def lengths(self, data: Dataset) -> NDArray[Any] | None:  # noqa: ARG002 - others differ
@@ -253,7 +267,9 @@ class Model(abc.ABC):
     def describe(self, data: Dataset) -> dict[str, str]:
         """Return what identifies a model: class, settings, version, parameter names and shapes."""
         module = self.skeleton(data)
-        shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
+        shapes = {
+            name: list(tensor.shape) for name, tensor in module.state_dict().items()
+        }
         return {
             "class": type(self).__name__,
             "settings": json.dumps(self.settings(), sort_keys=True),
@@ -273,7 +289,9 @@ class Model(abc.ABC):
         ) as kept:
             yield kept
 
-    def autocast(self, device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    def autocast(
+        self, device: torch.device, precision: str
+    ) -> AbstractContextManager[Any]:
         """Return the context for forward passes in a precision."""
         import torch
 
@@ -282,7 +300,9 @@ class Model(abc.ABC):
         enabled = used == "bfloat16"
         if not enabled and not torch.is_autocast_enabled(device.type):
             return nullcontext()
-        return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+        return torch.autocast(
+            device.type, torch.bfloat16, enabled=enabled, cache_enabled=False
+        )
 
 
 @contextmanager
@@ -302,7 +322,9 @@ def restore_modes(module: nn.Module) -> Iterator[None]:
 
 def has_users_class(*things: object) -> bool:
     """Return whether a class is neither of memowidgets nor of the libraries that it uses."""
-    return any(type(thing).__module__.partition(".")[0] not in _KNOWN for thing in things)
+    return any(
+        type(thing).__module__.partition(".")[0] not in _KNOWN for thing in things
+    )
 
 
 def is_module(thing: object) -> bool:
@@ -327,7 +349,9 @@ def check_model(model: object) -> None:
             "a model of transformers, what from_model of mw.models.CausalLM, SequenceClassifier "
             "or ImageClassifier returns"
         )
-    raise TypeError(f"model must be a model of mw.models, not {type(model).__name__}{advice}")
+    raise TypeError(
+        f"model must be a model of mw.models, not {type(model).__name__}{advice}"
+    )
 
 
 def check_kind(reader: str, data: Dataset, *kinds: type) -> None:

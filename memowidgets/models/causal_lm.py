@@ -13,7 +13,12 @@ from memowidgets.models.base import check_kind
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
 from memowidgets.models.pretrained import Given
-from memowidgets.models.tokens import Tokens, check_lengths, reply_tokens, word_tokenizer
+from memowidgets.models.tokens import (
+    Tokens,
+    check_lengths,
+    reply_tokens,
+    word_tokenizer,
+)
 from memowidgets.models.transformer import FINE_TUNED, TokenModel
 
 if TYPE_CHECKING:
@@ -133,7 +138,15 @@ class CausalLM(TokenModel):
         """
         _check_causal(model)
         load = Given(model, lora)
-        given = load, load.config, tokenizer, load.identity, FINE_TUNED, lora, max_length
+        given = (
+            load,
+            load.config,
+            tokenizer,
+            load.identity,
+            FINE_TUNED,
+            lora,
+            max_length,
+        )
         return cls(*given, cache=cache)
 
     @classmethod
@@ -170,7 +183,9 @@ class CausalLM(TokenModel):
         with head_in_float32(cast("Any", module).get_output_embeddings()):
             return cast("Tensor", self._answer(module, inputs).logits[:, -1])
 
-    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def outputs(
+        self, module: nn.Module, inputs: Any, labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return the options' logits (−inf for missing ones) and the loss over the vocabulary."""
         answers = inputs["options"].gather(1, labels[:, None])[:, 0]
         words, losses = super().outputs(module, inputs, answers)
@@ -190,11 +205,15 @@ class CausalLM(TokenModel):
         questions = _questions(data)
         prompts = list(questions.prompts())
         replies = [questions.replies(i) for i in range(len(questions))]
-        available = np.arange(len(data.class_names)) < np.asarray(questions.n_choices)[:, None]
+        available = (
+            np.arange(len(data.class_names)) < np.asarray(questions.n_choices)[:, None]
+        )
         options = np.zeros(available.shape, dtype=np.int64)
         ids: list[NDArray[np.int64]] = []
         advice = _ADVICE[questions.reply]
-        for prompt, added in reply_tokens(self._reader, prompts, replies, data.ids, advice):
+        for prompt, added in reply_tokens(
+            self._reader, prompts, replies, data.ids, advice
+        ):
             options[len(ids), : len(added)] = added
             ids.append(prompt)
         lengths = np.array(list(map(len, ids)))
@@ -204,17 +223,29 @@ class CausalLM(TokenModel):
         return Tokens(ids, lengths, self._padding, ends_together=True, answers=answers)
 
     def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:
-        inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}
-        return model(**inputs, use_cache=False, logits_to_keep=1, output_hidden_states=False)
+        inputs = {
+            name: batch[name]
+            for name in ("input_ids", "attention_mask", "position_ids")
+        }
+        return model(
+            **inputs, use_cache=False, logits_to_keep=1, output_hidden_states=False
+        )
 
-    def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:  # noqa: ARG002
+    def _representation(
+        self,
+        module: nn.Module,  # noqa: ARG002
+    ) -> Callable[[Tensor, dict[str, Any]], Tensor]:
         return lambda hidden, _batch: hidden[:, -1].float()
 
 
 def _check_causal(model: Any) -> None:
     base: Any = plain(model)
     name, config = type(base).__name__, getattr(base, "config", None)
-    head = None if config is None else getattr(base, "get_output_embeddings", lambda: None)()
+    head = (
+        None
+        if config is None
+        else getattr(base, "get_output_embeddings", lambda: None)()
+    )
     has_encoder = getattr(config, "is_encoder_decoder", False)
     if head is None or has_encoder or name.endswith("ForMaskedLM"):
         raise TypeError(

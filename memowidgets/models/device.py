@@ -82,7 +82,9 @@ def room_for(
         if not is_out_of_memory(error):
             raise
         full = error.with_traceback(None)  # its frames hold what was computed
-        text = f"the GPU's memory cannot hold {what}; {remedy}. What is finished is kept"
+        text = (
+            f"the GPU's memory cannot hold {what}; {remedy}. What is finished is kept"
+        )
         raise MemoryError(text) from full
 
 
@@ -185,7 +187,9 @@ def precision_of(module: Any, device: torch.device) -> str:
     """Return the dtype of an active autocast, else of most weights."""
     import torch
 
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(
+        device.type
+    ):
         found = torch.get_autocast_dtype(device.type)
     else:
         dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
@@ -220,7 +224,9 @@ def rounding_of(device: torch.device) -> str:
         named = getattr(module_of(device), "get_device_name", None)
         name = device.type if named is None else str(named(device))
     versions = installed(("torch", "transformers", "peft", "tokenizers"))
-    return ", ".join([name, *(f"{library} {version}" for library, version in versions.items())])
+    return ", ".join(
+        [name, *(f"{library} {version}" for library, version in versions.items())]
+    )
 
 
 def resolve_device(name: str) -> str:
@@ -240,10 +246,14 @@ def resolve_device(name: str) -> str:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"unknown device {name!r}; valid: auto, cpu, cuda, cuda:1, mps") from None
+        raise ValueError(
+            f"unknown device {name!r}; valid: auto, cpu, cuda, cuda:1, mps"
+        ) from None
     n = count_devices(device.type)
     if (device.index or 0) >= n:
-        kind = "CUDA GPU" if device.type == "cuda" else f"device of the kind {device.type}"
+        kind = (
+            "CUDA GPU" if device.type == "cuda" else f"device of the kind {device.type}"
+        )
         there = ", ".join(f"{device.type}:{i}" for i in range(n))
         found = f"only {there}" if there else f"no {kind}"
         raise ValueError(f"device {name!r} was requested, but torch finds {found}")
@@ -260,7 +270,9 @@ def count_devices(kind: str) -> int:
         return int(torch.backends.mps.is_available())
     module: Any = getattr(torch, kind, None)
     is_available = getattr(module, "is_available", None)
-    return int(module.device_count()) if is_available is not None and is_available() else 0
+    return (
+        int(module.device_count()) if is_available is not None and is_available() else 0
+    )
 
 
 def torch_device(name: str) -> torch.device:
@@ -272,7 +284,8 @@ def torch_device(name: str) -> torch.device:
 
 def device_status(name: str) -> str:
     """Return the device and its memory or threads as a short text."""
-    if "torch" not in sys.modules:  # torch was not used yet, and importing it takes seconds
+    # torch was not used yet, and importing it takes seconds
+    if "torch" not in sys.modules:
         return name.upper() if name == "cpu" else name
     import torch
 
@@ -301,14 +314,17 @@ def apart(device: torch.device | None = None) -> Iterator[None]:
 
     kinds = {"cpu", device.type if device is not None else "cpu"}
     with ExitStack() as stack:
-        if torch.is_inference_mode_enabled():  # leaving it turns multithreading of backward on
+        # leaving it turns multithreading of backward on
+        if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.enable_grad())
         if (default := torch.get_default_dtype()) != torch.float32:
             stack.callback(torch.set_default_dtype, default)
             torch.set_default_dtype(torch.float32)
         for kind in sorted(kinds):
-            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(
+                kind
+            ):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         yield
 
@@ -333,7 +349,8 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
     if device.type == "cpu":
         yield
         return
-    if device.type == "cuda":  # read at the first product of the process, and then never again
+    # read at the first product of the process, and then never again
+    if device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         with ExitStack() as stack:
@@ -371,7 +388,11 @@ def _without_cudnn_attention() -> Iterator[None]:
 
 def free_bytes(device: torch.device) -> int | None:
     """Return the free memory of a device in bytes; None if it does not tell, as the CPU's."""
-    ask = None if device.type == "cpu" else getattr(module_of(device), "mem_get_info", None)
+    ask = (
+        None
+        if device.type == "cpu"
+        else getattr(module_of(device), "mem_get_info", None)
+    )
     return None if ask is None else int(ask(device)[0])
 
 
@@ -396,7 +417,11 @@ def computed_on(
     DeviceError
         If the device fails.
     """
-    if name.partition(":")[0] in ("cpu", "mps"):  # without torch, whose import takes seconds
+    # without torch, whose import takes seconds
+    if name.partition(":")[0] in (
+        "cpu",
+        "mps",
+    ):
         return None
     import torch
 
@@ -458,7 +483,9 @@ def _without_tf32() -> list[tuple[Any, str, Any]]:
     import torch
 
     backends: Any = torch.backends
-    older = [(part, "allow_tf32", False) for part in (backends.cuda.matmul, backends.cudnn)]
+    older = [
+        (part, "allow_tf32", False) for part in (backends.cuda.matmul, backends.cudnn)
+    ]
     try:
         for part, name, _ in older:
             getattr(part, name)

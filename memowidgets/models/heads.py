@@ -45,14 +45,20 @@ def check_config(config: Any, name: str, kind: str, *, has_head: bool = False) -
     import transformers
 
     if type(config) not in getattr(transformers, kind)._model_mapping:  # noqa: SLF001
-        raise ValueError(f"{name} is a {config.model_type}, and {kind} loads no such model")
+        raise ValueError(
+            f"{name} is a {config.model_type}, and {kind} loads no such model"
+        )
     ours, head = CLASSES[kind], kind.removeprefix("AutoModel")
     if getattr(config, "is_encoder_decoder", False):
-        raise ValueError(f"{name} has an encoder and a decoder; {ours} takes a model with only one")
+        raise ValueError(
+            f"{name} has an encoder and a decoder; {ours} takes a model with only one"
+        )
     task = getattr(config, "problem_type", None)
     own = has_head or any(head in made for made in config.architectures or ())
     if task == "regression" or (task is None and own and config.num_labels == 1):
-        raise ValueError(f"{name} has a head for regression; {ours} needs one logit for each class")
+        raise ValueError(
+            f"{name} has a head for regression; {ours} needs one logit for each class"
+        )
     if task == "multi_label_classification":
         raise ValueError(
             f"{name} has a head for several labels at once; {ours} needs exactly one label for "
@@ -102,7 +108,8 @@ def draw_again(model: nn.Module) -> None:
     if not drawn:
         return
     for name, values in (*model.named_parameters(), *model.named_buffers()):
-        vars(values)["_is_hf_initialized"] = name not in drawn  # transformers' own marks
+        # transformers' own marks
+        vars(values)["_is_hf_initialized"] = name not in drawn
     for part in model.modules():
         vars(part).pop("_is_hf_initialized", None)
     cast("Any", model).initialize_weights()
@@ -118,7 +125,10 @@ def head_of(model: nn.Module) -> nn.Module:
 
 def plain(model: Any) -> nn.Module:
     """Return the model of transformers inside of one of peft."""
-    return cast("nn.Module", model.get_base_model() if hasattr(model, "get_base_model") else model)
+    return cast(
+        "nn.Module",
+        model.get_base_model() if hasattr(model, "get_base_model") else model,
+    )
 
 
 def own_pooling(model: nn.Module) -> str:
@@ -139,7 +149,9 @@ def own_pooling(model: nn.Module) -> str:
     try:
         with restore_modes(model), torch.enable_grad():
             model.eval()
-            answer = any_model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+            answer = any_model(
+                input_ids=ids, attention_mask=mask, output_hidden_states=True
+            )
             touched = positions_read(answer)
     finally:
         hook.remove()

@@ -105,9 +105,14 @@ class ImageClassifier(TransformerModel, ImageModel):
         """
         load = Pretrained(name_or_path, revision, cls.kind)
         config = load.config()
-        model = cls(load, config, load.reader("AutoImageProcessor"), load.identity, CLASSIFIER)
+        model = cls(
+            load, config, load.reader("AutoImageProcessor"), load.identity, CLASSIFIER
+        )
         model.device = device
-        model.source = {"model": "ImageClassifier.from_pretrained", "arguments": load.arguments}
+        model.source = {
+            "model": "ImageClassifier.from_pretrained",
+            "arguments": load.arguments,
+        }
         return model
 
     @classmethod
@@ -182,7 +187,11 @@ class ImageClassifier(TransformerModel, ImageModel):
 
         def feed(positions: NDArray[Any]) -> Tensor:
             chosen = np.asarray(positions)
-            rows = self._process(images[chosen]) if kept is None else kept[torch.from_numpy(chosen)]
+            rows = (
+                self._process(images[chosen])
+                if kept is None
+                else kept[torch.from_numpy(chosen)]
+            )
             return sent(rows, device)
 
         return feed
@@ -192,13 +201,17 @@ class ImageClassifier(TransformerModel, ImageModel):
         from memowidgets.models.networks import head_in_float32
 
         with head_in_float32(head_of(module)):
-            return cast("Tensor", module(pixel_values=inputs, output_hidden_states=False).logits)
+            return cast(
+                "Tensor", module(pixel_values=inputs, output_hidden_states=False).logits
+            )
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block or stage."""
         return tuple(str(k) for k in range(1, self._reading(module)[0] + 1))
 
-    def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:
+    def _representation(
+        self, module: nn.Module
+    ) -> Callable[[Tensor, dict[str, Any]], Tensor]:
         _, first = self._reading(module)
 
         def read(hidden: Tensor, _batch: dict[str, Any]) -> Tensor:
@@ -238,7 +251,9 @@ class ImageClassifier(TransformerModel, ImageModel):
             return None
         made = torch.empty(len(images), *one.shape)
         for start in range(0, len(images), _AT_ONCE):
-            made[start : start + _AT_ONCE] = self._process(images[start : start + _AT_ONCE])
+            made[start : start + _AT_ONCE] = self._process(
+                images[start : start + _AT_ONCE]
+            )
         self._seen.data[data] = made
         return made
 
@@ -266,7 +281,9 @@ class ImageClassifier(TransformerModel, ImageModel):
         if module not in self._seen.modules:
             side = getattr(self._config, "image_size", None) or 224
             sides = (side, side) if isinstance(side, int) else tuple(side)
-            blank = np.zeros((1, *sides, getattr(self._config, "num_channels", 3)), np.uint8)
+            blank = np.zeros(
+                (1, *sides, getattr(self._config, "num_channels", 3)), np.uint8
+            )
             self._seen.modules[module] = _reading_of(module, self._process(blank))
         return cast("tuple[int, bool]", self._seen.modules[module])
 
@@ -287,5 +304,7 @@ def _reading_of(module: nn.Module, pixels: Tensor) -> tuple[int, bool]:
         inputs = pixels.to(device).requires_grad_()
         answer = module(pixel_values=inputs, output_hidden_states=True)
         last = answer.hidden_states[-1]
-        first = last.ndim == 3 and device.type != "meta" and positions_read(answer) == [0]
+        first = (
+            last.ndim == 3 and device.type != "meta" and positions_read(answer) == [0]
+        )
     return len(answer.hidden_states) - 1, first

@@ -57,7 +57,9 @@ class LoRA:
         if not real_number("alpha", self.alpha, finite=True) > 0:
             raise ValueError(f"alpha must be positive, not {self.alpha}")
         if not 0 <= real_number("dropout", self.dropout) < 1:
-            raise ValueError(f"dropout must be a share from 0 to below 1, not {self.dropout}")
+            raise ValueError(
+                f"dropout must be a share from 0 to below 1, not {self.dropout}"
+            )
         if self.targets != "all-linear":
             several("targets", self.targets)
         if self.layers != "all" and not re.fullmatch(r"top:[1-9]\d*", str(self.layers)):
@@ -75,7 +77,9 @@ class LoRA:
             return 0
         top = int(self.layers.removeprefix("top:"))
         if top > n_blocks:
-            raise ValueError(f"layers={self.layers!r}, but the model has {n_blocks} blocks")
+            raise ValueError(
+                f"layers={self.layers!r}, but the model has {n_blocks} blocks"
+            )
         return n_blocks - top
 
     def wrap(self, model: nn.Module, head: Sequence[str] | None = None) -> nn.Module:
@@ -106,13 +110,21 @@ class LoRA:
             for i in range(first, len(blocks))
             for name, module in blocks[i].named_modules()
             if _is_linear(module)
-            and (self.targets == "all-linear" or name.rsplit(".", 1)[-1] in self.targets)
+            and (
+                self.targets == "all-linear" or name.rsplit(".", 1)[-1] in self.targets
+            )
         ]
         if not names:
             linear = sorted(
-                {n.rsplit(".", 1)[-1] for n, m in blocks[0].named_modules() if _is_linear(m)}
+                {
+                    n.rsplit(".", 1)[-1]
+                    for n, m in blocks[0].named_modules()
+                    if _is_linear(m)
+                }
             )
-            raise ValueError(f"no projection ends with {self.targets}; valid are {listed(linear)}")
+            raise ValueError(
+                f"no projection ends with {self.targets}; valid are {listed(linear)}"
+            )
         return names
 
 
@@ -134,14 +146,18 @@ def adapter_weights(model: Any, name: str) -> dict[str, Any]:
 
     with quiet_peft():
         return dict(
-            get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
+            get_peft_model_state_dict(
+                model, adapter_name=name, save_embedding_layers=False
+            )
         )
 
 
 def adapter_config(model: Any, name: str) -> dict[str, Any]:
     """Return the configuration of an adapter as peft saves it, by the name of its file."""
     described = {**model.peft_config[name].to_dict(), "inference_mode": True}
-    plain = json.dumps(described, default=lambda v: sorted(v) if isinstance(v, set) else str(v))
+    plain = json.dumps(
+        described, default=lambda v: sorted(v) if isinstance(v, set) else str(v)
+    )
     return {"adapter_config.json": json.loads(plain)}
 
 

@@ -41,7 +41,9 @@ def conv_net(channels: int, width: int, n_classes: int) -> nn.Module:
         OrderedDict(  # in the order in which weights are drawn
             conv1=convolution(channels, w),
             conv2=convolution(w, 2 * w),
-            hidden=nn.Sequential(Quarters(), nn.Flatten(), nn.Linear(8 * w, 4 * w), nn.ReLU()),
+            hidden=nn.Sequential(
+                Quarters(), nn.Flatten(), nn.Linear(8 * w, 4 * w), nn.ReLU()
+            ),
             classifier=nn.Linear(4 * w, n_classes),
         )
     )
@@ -122,7 +124,9 @@ class Quarters(nn.AdaptiveAvgPool2d):
         """Return means over the quarters, (batch, channels, 2, 2)."""
         if x.device.type == "cpu" or not torch.are_deterministic_algorithms_enabled():
             return super().forward(x)
-        rows, columns = ((slice(0, (n + 1) // 2), slice(n // 2, n)) for n in x.shape[-2:])
+        rows, columns = (
+            (slice(0, (n + 1) // 2), slice(n // 2, n)) for n in x.shape[-2:]
+        )
         means = [x[..., r, c].mean(dim=(-2, -1)) for r in rows for c in columns]
         return torch.stack(means, dim=-1).reshape(*x.shape[:-2], 2, 2)
 
@@ -193,7 +197,8 @@ def _in_full(weight: Tensor) -> Tensor:
     version = weight._version  # noqa: SLF001 - counts what was written into it
     kept = vars(weight).get(_KEPT)
     if kept is None or (kept[0].data_ptr(), kept[1]) != (weight.data_ptr(), version):
-        values = weight.detach()  # held, so that its address is given to no other values
+        # held, so that its address is given to no other values
+        values = weight.detach()
         kept = vars(weight)[_KEPT] = values, version, values.float()
     return cast("Tensor", kept[2])
 
@@ -210,4 +215,6 @@ def pack_head(model: nn.Module) -> None:
     """
     head = cast("Any", model).get_output_embeddings()
     if head is not None:
-        head.register_forward_pre_hook(lambda _head, inputs: (inputs[0].contiguous(), *inputs[1:]))
+        head.register_forward_pre_hook(
+            lambda _head, inputs: (inputs[0].contiguous(), *inputs[1:])
+        )

@@ -26,7 +26,9 @@ from memowidgets.vocabulary import first_line
 Ask = Callable[[nn.Module, dict[str, Tensor]], Any]
 _BATCH = 16
 _CHECKED = 2  # number of prompts that are compared with and without the cache
-_LARGEST_ERROR = 0.1  # relative to the logits; rounding to bfloat16 causes about a hundredth
+_LARGEST_ERROR = (
+    0.1  # relative to the logits; rounding to bfloat16 causes about a hundredth
+)
 
 
 def clear_cache() -> None:
@@ -62,7 +64,9 @@ class Prefix:
         self._starts = np.concatenate([[0], np.cumsum(encoded.lengths)])
         self._kept: NDArray[np.uint16] | None = None
 
-    def ensure(self, load: Callable[[], nn.Module], first: int, device: torch.device) -> None:
+    def ensure(
+        self, load: Callable[[], nn.Module], first: int, device: torch.device
+    ) -> None:
         """Run the frozen blocks once, unless their output exists, and write it atomically.
 
         One process of a machine does so, and the others wait for it. If it is killed, another one
@@ -94,7 +98,9 @@ class Prefix:
             shape = (int(self._starts[-1]), self._width)
             self._kept = np.memmap(self._file, np.uint16, mode="r", shape=shape)
         lengths = self._encoded.lengths[positions]
-        states = np.zeros((len(positions), int(lengths.max()), self._width), dtype=np.uint16)
+        states = np.zeros(
+            (len(positions), int(lengths.max()), self._width), dtype=np.uint16
+        )
         for row, slot in enumerate(self._encoded.slots(positions)):
             start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
             states[row, slot] = self._kept[start:stop]
@@ -104,7 +110,9 @@ class Prefix:
         size = 2 * int(self._starts[-1]) * self._width
         return self._file.is_file() and self._file.stat().st_size == size
 
-    def _compute(self, model: nn.Module, first: int, device: torch.device, file: Path) -> None:
+    def _compute(
+        self, model: nn.Module, first: int, device: torch.device, file: Path
+    ) -> None:
         shape = (int(self._starts[-1]), self._width)
         out = np.memmap(file, np.uint16, mode="w+", shape=shape)
         order = np.argsort(self._encoded.lengths, kind="stable")
@@ -117,7 +125,10 @@ class Prefix:
                 states, _ = run_up_to(model, first, batch, self._ask)
                 bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
                 for row, slot in enumerate(self._encoded.slots(positions)):
-                    start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
+                    start, stop = (
+                        self._starts[positions[row]],
+                        self._starts[positions[row] + 1],
+                    )
                     out[start:stop] = bits[row, slot]
         out.flush()
 
@@ -158,15 +169,23 @@ class Skipped(nn.Module):
         super().__init__()
         self._n_more = n_more
         self.states: Tensor | None = None
-        for name, value in vars(block).items():  # some models read a block's kind of attention
-            if isinstance(value, str | int) and not name.startswith("_") and name != "training":
+        for name, value in vars(
+            block
+        ).items():  # some models read a block's kind of attention
+            if (
+                isinstance(value, str | int)
+                and not name.startswith("_")
+                and name != "training"
+            ):
                 setattr(self, name, value)
 
     def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
         """Return the hidden state, with as many values beside it as the block returns."""
         if self.states is not None:
             hidden_states = self.states.to(hidden_states.dtype)
-        return (hidden_states, *[None] * self._n_more) if self._n_more else hidden_states
+        return (
+            (hidden_states, *[None] * self._n_more) if self._n_more else hidden_states
+        )
 
 
 def without_prefix(model: nn.Module, first: int, n_more: int = 0) -> Skipped:

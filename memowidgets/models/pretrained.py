@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.files import digest, state_of
-from memowidgets.models.heads import CLASSES, check_config, draw_again, head_names, note_drawn
+from memowidgets.models.heads import (
+    CLASSES,
+    check_config,
+    draw_again,
+    head_names,
+    note_drawn,
+)
 from memowidgets.network import check_revision, failure, hub_errors
 from memowidgets.vocabulary import first_line
 
@@ -127,11 +133,15 @@ class Pretrained:
         check_revision(revision)
         if not Path(name).is_dir():
             file = _explain(
-                name, kind, lambda: hf_hub_download(name, "config.json", revision=revision)
+                name,
+                kind,
+                lambda: hf_hub_download(name, "config.json", revision=revision),
             )
             self.commit = Path(file).parent.name
         elif revision is not None:
-            raise ValueError(f"{name} is a folder, which has no revisions; leave revision out")
+            raise ValueError(
+                f"{name} is a folder, which has no revisions; leave revision out"
+            )
 
     @property
     def identity(self) -> dict[str, str]:
@@ -173,7 +183,11 @@ class Pretrained:
             If the files have changed since the first call.
         """
         folder = Path(self.name)
-        found = folder_origin(folder) if folder.is_dir() else {"weights": f"commit {self.commit}"}
+        found = (
+            folder_origin(folder)
+            if folder.is_dir()
+            else {"weights": f"commit {self.commit}"}
+        )
         if self._origin is None:
             self._origin = found
         if found != self._origin:
@@ -197,7 +211,9 @@ class Pretrained:
             Changes of the configuration, such as ``num_labels``.
         """
         self.origin()
-        return cast("nn.Module", _explain(self.name, self.kind, lambda: self._load(**changes)))
+        return cast(
+            "nn.Module", _explain(self.name, self.kind, lambda: self._load(**changes))
+        )
 
     def _load(self, **changes: Any) -> Any:
         """Return the model, of which only the head of a classifier may be new.
@@ -222,13 +238,18 @@ class Pretrained:
         if not changes:
             return model
         head = tuple(f"{part}." for part in head_names(model))
-        lacking = sorted(key for key in found["missing_keys"] if not key.startswith(head))
+        lacking = sorted(
+            key for key in found["missing_keys"] if not key.startswith(head)
+        )
         if lacking:
             raise ValueError(
                 f"{self.name} lacks {len(lacking)} weights of {type(model).__name__} that are not "
                 f"in its head, the first is {lacking[0]}; the folder is not of this model"
             )
-        note_drawn(model, [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])])
+        note_drawn(
+            model,
+            [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])],
+        )
         return model
 
     def _loaded(self, load: Callable[..., Any]) -> Any:
@@ -237,7 +258,11 @@ class Pretrained:
     def _options(self) -> dict[str, Any]:
         """Return what names the files for transformers."""
         which = {"revision": self.commit} if self.commit else {"local_files_only": True}
-        return {"pretrained_model_name_or_path": self.name, "trust_remote_code": False, **which}
+        return {
+            "pretrained_model_name_or_path": self.name,
+            "trust_remote_code": False,
+            **which,
+        }
 
 
 @contextmanager
@@ -280,7 +305,9 @@ def _explain(name: str, kind: str, load: Callable[[], Any]) -> Any:
                 f"load it yourself and pass it to {CLASSES[kind]}.from_model"
             ) from error
         if isinstance(error, hub_errors()) and not Path(name).is_dir():
-            missing = f"{name} is neither a folder with a model nor available on the hub"
+            missing = (
+                f"{name} is neither a folder with a model nor available on the hub"
+            )
             raise failure(error, name, missing) from error
         raise
 
@@ -310,20 +337,30 @@ class Given:
         If weights are quantised, offloaded, or spread over devices.
     """
 
-    def __init__(self, model: nn.Module, lora: object = None, *, in_full: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, lora: object = None, *, in_full: bool = False
+    ) -> None:
         import torch
 
         _check_whole(model)
         self.identity = _identity_of(model, lora)
 
         def copied(tensor: Tensor) -> Tensor:
-            wanted = torch.float32 if in_full and tensor.is_floating_point() else tensor.dtype
+            wanted = (
+                torch.float32
+                if in_full and tensor.is_floating_point()
+                else tensor.dtype
+            )
             return tensor.detach().to("cpu", wanted, copy=True)
 
         # as arrays, which all processes of a machine map from one file
         found = [copied(p).contiguous() for p in model.parameters()]
-        self._values = [(v.reshape(-1).view(torch.uint8).numpy(), v.dtype, v.shape) for v in found]
-        bare = {id(p): _parameter(p.detach().new_empty(0), p) for p in model.parameters()}
+        self._values = [
+            (v.reshape(-1).view(torch.uint8).numpy(), v.dtype, v.shape) for v in found
+        ]
+        bare = {
+            id(p): _parameter(p.detach().new_empty(0), p) for p in model.parameters()
+        }
         buffers = {id(b): copied(b) for b in model.buffers()}
         self._model = copy.deepcopy(model, {**bare, **buffers})
         self.config: Any = self._model.config
@@ -333,7 +370,9 @@ class Given:
         import torch
 
         made = copy.deepcopy(self._model)
-        for p, (values, dtype, shape) in zip(made.parameters(), self._values, strict=True):
+        for p, (values, dtype, shape) in zip(
+            made.parameters(), self._values, strict=True
+        ):
             p.data = torch.from_numpy(values.copy()).view(dtype).view(shape)
         return made
 
@@ -401,7 +440,9 @@ def _parameter(values: Tensor, like: nn.Parameter) -> nn.Parameter:
 def _check_whole(model: Any) -> None:
     """Raise for a model whose weights are not all there, in full, on one device."""
     places = {str(p.device) for p in model.parameters()}
-    if getattr(model, "is_quantized", False) or getattr(model.config, "quantization_config", None):
+    if getattr(model, "is_quantized", False) or getattr(
+        model.config, "quantization_config", None
+    ):
         what, instead = "are quantised", "without quantization_config"
     elif "meta" in places or len(places) > 1:
         what, instead = f"are on {', '.join(sorted(places))}", "without device_map"
@@ -420,9 +461,13 @@ def _identity_of(model: Any, lora: object) -> dict[str, str]:
     """
     found = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
     trained = dict(model.named_parameters(remove_duplicate=False))
-    buffers = [value for name, value in model.state_dict().items() if name not in trained]
+    buffers = [
+        value for name, value in model.state_dict().items() if name not in trained
+    ]
     for values in (*model.parameters(), *buffers):  # buffers such as running means
         found.update(memoryview(values.detach().cpu().float().contiguous().numpy()))
-    fixed = [name for name, value in model.named_parameters() if not value.requires_grad]
+    fixed = [
+        name for name, value in model.named_parameters() if not value.requires_grad
+    ]
     named = {"fixed": digest(fixed)} if fixed and lora is None else {}
     return {"weights": found.hexdigest()[:16], **named}

@@ -20,7 +20,12 @@ from memowidgets.models.heads import (
 )
 from memowidgets.models.lora import LoRA
 from memowidgets.models.pretrained import Given
-from memowidgets.models.tokens import Tokens, check_lengths, padding_token, tokenizer_of_words
+from memowidgets.models.tokens import (
+    Tokens,
+    check_lengths,
+    padding_token,
+    tokenizer_of_words,
+)
 from memowidgets.models.transformer import CLASSIFIER, TokenModel
 
 if TYPE_CHECKING:
@@ -122,7 +127,10 @@ class SequenceClassifier(TokenModel):
         model.truncate, model.device = truncate, device
         adapters = None if lora is None else {**vars(lora)}
         arguments = {"lora": adapters, "truncate": truncate, **own, **found}
-        model.source = {"model": "SequenceClassifier.from_pretrained", "arguments": arguments}
+        model.source = {
+            "model": "SequenceClassifier.from_pretrained",
+            "arguments": arguments,
+        }
         return model
 
     @classmethod
@@ -162,9 +170,19 @@ class SequenceClassifier(TokenModel):
             quantised, offloaded or spread over devices.
         """
         check_classifier(model, cls.kind)
-        load, defaults = Given(model, lora), CLASSIFIER if lora is None else _OF_ADAPTERS
+        load, defaults = (
+            Given(model, lora),
+            CLASSIFIER if lora is None else _OF_ADAPTERS,
+        )
         made = cls(
-            load, load.config, tokenizer, load.identity, defaults, lora, max_length, cache=cache
+            load,
+            load.config,
+            tokenizer,
+            load.identity,
+            defaults,
+            lora,
+            max_length,
+            cache=cache,
         )
         made.truncate = truncate
         return made
@@ -205,7 +223,9 @@ class SequenceClassifier(TokenModel):
         tokens, n_cut = self._tokens_and_cut(texts)
         self._seen.data[data] = tokens
         if n_cut:
-            warn_user(f"{n_cut} of {len(texts)} texts were cut to {tokens.lengths.max()} tokens")
+            warn_user(
+                f"{n_cut} of {len(texts)} texts were cut to {tokens.lengths.max()} tokens"
+            )
 
     def check_padding(self, module: nn.Module) -> None:
         """Raise if a module from elsewhere finds the last token by another padding token.
@@ -238,7 +258,9 @@ class SequenceClassifier(TokenModel):
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block, from the last frozen one on if it is kept."""
-        n_blocks = int(cast("Any", plain(module)).config.get_text_config().num_hidden_layers)
+        n_blocks = int(
+            cast("Any", plain(module)).config.get_text_config().num_hidden_layers
+        )
         return tuple(str(k) for k in range(max(1, self._first), n_blocks + 1))
 
     @property
@@ -247,7 +269,9 @@ class SequenceClassifier(TokenModel):
         found = self._config.get_text_config().pad_token_id
         return padding_token(self._reader) if found is None else int(found)
 
-    def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:
+    def _representation(
+        self, module: nn.Module
+    ) -> Callable[[Tensor, dict[str, Any]], Tensor]:
         import torch
 
         if "pooling" not in self._seen.whole:  # the module was not built here
@@ -261,7 +285,9 @@ class SequenceClassifier(TokenModel):
                 ids = batch["input_ids"]
                 places = torch.arange(ids.shape[1], device=ids.device)
                 last = ((ids != self._padding) * places).argmax(dim=1)
-                return hidden[torch.arange(len(hidden), device=hidden.device), last].float()
+                return hidden[
+                    torch.arange(len(hidden), device=hidden.device), last
+                ].float()
             mask: Tensor = batch["attention_mask"][:, :, None].float()
             return (hidden.float() * mask).sum(dim=1) / mask.sum(dim=1)
 
@@ -272,22 +298,31 @@ class SequenceClassifier(TokenModel):
 
     def _tokens_and_cut(self, data: TextDataset) -> tuple[Tokens, int]:
         """Return the tokens of every text, and the number of texts that were cut."""
-        positions = getattr(self._config.get_text_config(), "max_position_embeddings", None)
+        positions = getattr(
+            self._config.get_text_config(), "max_position_embeddings", None
+        )
         limits = (self._max_length, positions, self._reader.model_max_length)
-        known = [limit for limit in limits if limit is not None and 0 < limit < _NO_LIMIT]
+        known = [
+            limit for limit in limits if limit is not None and 0 < limit < _NO_LIMIT
+        ]
         longest = min(known, default=None)
         encoded, n_cut = self._encode(data), 0
         if self.truncate and longest is not None:
             n_cut = sum(len(tokens) > longest for tokens in encoded)
         if n_cut:
             encoded = self._encode(data, truncation=True, max_length=longest)
-        lengths, advice = np.array(list(map(len, encoded))), "pass truncate=True to cut them"
+        lengths, advice = (
+            np.array(list(map(len, encoded))),
+            "pass truncate=True to cut them",
+        )
         check_lengths(lengths, longest, "text", data.ids, advice)
         ids = [np.asarray(tokens, dtype=np.int64) for tokens in encoded]
         return Tokens(ids, lengths, self._padding), n_cut
 
     def _encode(self, data: TextDataset, **how: Any) -> list[list[int]]:
-        return cast("list[list[int]]", self._reader(list(data.texts), **how)["input_ids"])
+        return cast(
+            "list[list[int]]", self._reader(list(data.texts), **how)["input_ids"]
+        )
 
     def _fresh(self, data: Dataset) -> nn.Module:
         """Return the model with the padding token by which it finds the last token of a text."""
@@ -307,7 +342,11 @@ class SequenceClassifier(TokenModel):
         return list(head_of(model).parameters())
 
     def _add_adapters(self, model: nn.Module) -> nn.Module:
-        return model if self._lora is None else self._lora.wrap(model, head=head_names(model))
+        return (
+            model
+            if self._lora is None
+            else self._lora.wrap(model, head=head_names(model))
+        )
 
     def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}

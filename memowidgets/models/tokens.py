@@ -62,7 +62,9 @@ class Tokens:
         if self.ends_together:
             batch["position_ids"] = np.maximum(mask.cumsum(axis=1) - 1, 0)
         batch |= {name: array[positions] for name, array in self.answers.items()}
-        return {name: sent(torch.from_numpy(array), device) for name, array in batch.items()}
+        return {
+            name: sent(torch.from_numpy(array), device) for name, array in batch.items()
+        }
 
     def slots(self, positions: NDArray[Any]) -> list[slice]:
         """Return where the tokens of each text are in its row of a batch."""
@@ -73,7 +75,11 @@ class Tokens:
 
 
 def check_lengths(
-    lengths: NDArray[np.int64], longest: int | None, what: str, ids: NDArray[np.str_], advice: str
+    lengths: NDArray[np.int64],
+    longest: int | None,
+    what: str,
+    ids: NDArray[np.str_],
+    advice: str,
 ) -> None:
     """Raise for a text with more tokens than a model reads, or with none.
 
@@ -90,7 +96,9 @@ def check_lengths(
     advice : str
         What to do about longer texts.
     """
-    long = lengths > longest if longest is not None else np.zeros(len(lengths), dtype=bool)
+    long = (
+        lengths > longest if longest is not None else np.zeros(len(lengths), dtype=bool)
+    )
     if long.any():
         first = int(np.argmax(long))
         raise ValueError(
@@ -120,7 +128,11 @@ def reply_tokens(
         `ids` and `advice` are as for `check_lengths`.
     """
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    texts = [prompt + reply for prompt, own in zip(prompts, replies, strict=True) for reply in own]
+    texts = [
+        prompt + reply
+        for prompt, own in zip(prompts, replies, strict=True)
+        for reply in own
+    ]
     encoded = iter(tokenizer(texts)["input_ids"])
     for i, own in enumerate(replies):
         names, found = listed(map(quoted, own)), []
@@ -129,7 +141,10 @@ def reply_tokens(
                 tokens.pop()
             found.append(tokens)
         places = zip(*found, strict=False)
-        shared = [tokens[0] for tokens in takewhile(lambda tokens: len(set(tokens)) == 1, places)]
+        shared = [
+            tokens[0]
+            for tokens in takewhile(lambda tokens: len(set(tokens)) == 1, places)
+        ]
         added = [tokens[len(shared) :] for tokens in found]
         if {*map(len, added)} != {1} or len({*map(tuple, added)}) < len(added):
             numbers = ", ".join(str(len(tokens)) for tokens in added)
@@ -138,7 +153,9 @@ def reply_tokens(
                 f"of {quoted(ids[i])} the options {names} add {numbers} tokens; {advice}"
             )
         if [tokenizer.unk_token_id] in added:
-            raise ValueError(f"this tokenizer does not know all of the options {names}; {advice}")
+            raise ValueError(
+                f"this tokenizer does not know all of the options {names}; {advice}"
+            )
         yield np.array(shared, dtype=np.int64), np.array(added, dtype=np.int64)[:, 0]
 
 
@@ -165,9 +182,13 @@ def tokenizer_of_words(texts: Iterable[str], others: Iterable[str] = ()) -> Any:
     words = {word for text in texts for word in re.findall(pattern, text)}
     vocabulary = [_PADDING, _UNKNOWN, *sorted(words.union(others))]
     tokenizer = Tokenizer(
-        models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=_UNKNOWN)
+        models.WordLevel(
+            {word: i for i, word in enumerate(vocabulary)}, unk_token=_UNKNOWN
+        )
     )
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(
+        Regex(pattern), "removed", invert=True
+    )
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer, unk_token=_UNKNOWN, pad_token=_PADDING
     )

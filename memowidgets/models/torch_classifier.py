@@ -22,8 +22,16 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-_CLASSES = ("n_classes", "num_classes", "classes", "n_labels", "num_labels", "n_outputs")
-_BUILT: WeakSet[nn.Module] = WeakSet()  # parts of all modules that were built and still exist
+_CLASSES = (
+    "n_classes",
+    "num_classes",
+    "classes",
+    "n_labels",
+    "num_labels",
+    "n_outputs",
+)
+# parts of all modules that were built and still exist
+_BUILT: WeakSet[nn.Module] = WeakSet()
 
 
 class TorchClassifier(ImageModel):
@@ -132,12 +140,17 @@ class TorchClassifier(ImageModel):
         self.pool = pooling(pool)
 
     def __repr__(self) -> str:
-        name = getattr(self.make_module, "__qualname__", type(self.make_module).__name__)
+        name = getattr(
+            self.make_module, "__qualname__", type(self.make_module).__name__
+        )
         return f"TorchClassifier({name})"
 
     def settings(self) -> dict[str, Any]:
         """Return the recipe's own settings, which are displayed and hashed."""
-        return {"layers": None if self.layers is None else list(self.layers), "pool": self.pool}
+        return {
+            "layers": None if self.layers is None else list(self.layers),
+            "pool": self.pool,
+        }
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset that has neither images nor rows of a table."""
@@ -160,7 +173,9 @@ class TorchClassifier(ImageModel):
     def augmented(self, inputs: Tensor, augment: str) -> Tensor:
         """Return augmented images; rows of a table have no augmentation."""
         if inputs.ndim == 2 and augment != "none":
-            raise ValueError(f"rows of a table cannot be augmented; leave out augment={augment!r}")
+            raise ValueError(
+                f"rows of a table cannot be augmented; leave out augment={augment!r}"
+            )
         return super().augmented(inputs, augment)
 
     def build(self, data: Dataset) -> nn.Module:
@@ -207,7 +222,9 @@ class TorchClassifier(ImageModel):
         known = [name for name, _ in module.named_modules() if name]
         for layer in self.layers:
             if layer not in known:
-                raise ValueError(f"unknown layer {quoted(layer)}; valid: {listed(known)}")
+                raise ValueError(
+                    f"unknown layer {quoted(layer)}; valid: {listed(known)}"
+                )
         return self.layers
 
     def has_user_code(self, data: Dataset) -> bool:  # noqa: ARG002 - whatever they are
@@ -254,7 +271,9 @@ def _check_fresh(module: nn.Module) -> None:
     A frozen part may be shared: training does not change it.
     """
     for name, part in module.named_modules():
-        trained = any(weights.requires_grad for weights in part.parameters(recurse=False))
+        trained = any(
+            weights.requires_grad for weights in part.parameters(recurse=False)
+        )
         counts = part.training and next(part.buffers(recurse=False), None) is not None
         if part in _BUILT and (trained or counts):
             what = f"with the part {quoted(name)} of" if name else "that is"
@@ -302,7 +321,10 @@ def _usual_layers(module: nn.Module) -> tuple[str, ...]:
     module, place = _inside(module)
     for name, child in module.named_children():
         if isinstance(child, nn.Sequential | nn.ModuleList) and len(child):
-            found += [(f"{place}{name}.{inner}", part) for inner, part in child.named_children()]
+            found += [
+                (f"{place}{name}.{inner}", part)
+                for inner, part in child.named_children()
+            ]
         else:
             found.append((f"{place}{name}", child))
     silent = nn.Dropout | nn.Identity
@@ -311,7 +333,9 @@ def _usual_layers(module: nn.Module) -> tuple[str, ...]:
     if linear and len(found) > 1:
         del found[linear[-1] :]
     if not found:
-        raise ValueError("the module has no layer before its logits; name some with layers=")
+        raise ValueError(
+            "the module has no layer before its logits; name some with layers="
+        )
     return tuple(name for name, _ in found)
 
 
@@ -326,7 +350,9 @@ def _inside(module: nn.Module) -> tuple[nn.Module, str]:
     return module, place
 
 
-def _call_make(make_module: Callable[..., Any], n_classes: int, n_features: int | None) -> Any:
+def _call_make(
+    make_module: Callable[..., Any], n_classes: int, n_features: int | None
+) -> Any:
     """Call a user's function with the number of classes, and of features if it takes these.
 
     They are passed by name where it has a parameter of such a name, whatever comes before it.
@@ -341,7 +367,9 @@ def _call_make(make_module: Callable[..., Any], n_classes: int, n_features: int 
     try:
         return make_module(*given, **named, **others)
     except TypeError as error:
-        raise TypeError(f"make_module got {n_classes}, the number of classes: {error}") from error
+        raise TypeError(
+            f"make_module got {n_classes}, the number of classes: {error}"
+        ) from error
 
 
 def _input_shape(data: Dataset) -> tuple[int, ...]:

@@ -19,8 +19,20 @@ from memowidgets.files import digest_of
 from memowidgets.models.base import Bases, Model, has_users_class, restore_modes
 from memowidgets.models.device import resolve_precision
 from memowidgets.models.heads import CLASSES
-from memowidgets.models.lora import LoRA, adapter_config, adapter_weights, blocks_of, quiet_peft
-from memowidgets.models.pretrained import Base, Given, Pretrained, random_weights, tokenizer_digest
+from memowidgets.models.lora import (
+    LoRA,
+    adapter_config,
+    adapter_weights,
+    blocks_of,
+    quiet_peft,
+)
+from memowidgets.models.pretrained import (
+    Base,
+    Given,
+    Pretrained,
+    random_weights,
+    tokenizer_digest,
+)
 from memowidgets.models.tokens import Tokens, padding_token
 
 if TYPE_CHECKING:
@@ -40,7 +52,13 @@ FINE_TUNED = {
     "schedule": "linear",
     "precision": "auto",
 }
-CLASSIFIER = {**FINE_TUNED, "epochs": 5, "checkpoint_every": 0.5, "batch_size": 16, "lr": 5e-5}
+CLASSIFIER = {
+    **FINE_TUNED,
+    "epochs": 5,
+    "checkpoint_every": 0.5,
+    "batch_size": 16,
+    "lr": 5e-5,
+}
 FROM_SCRATCH = {
     **FINE_TUNED,
     "epochs": 20,
@@ -49,7 +67,11 @@ FROM_SCRATCH = {
     "lr": 3e-3,
     "precision": "float32",
 }
-_MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
+# limits, because an untrusted run may ask for any size
+_MOST_LAYERS, _WIDEST = (
+    128,
+    8192,
+)
 _ENTRY = "_memowidgets_entry"
 _PROBED, _ROUNDED = (4, 6), 0.05  # tokens of two texts, and what rounding may change
 
@@ -58,8 +80,10 @@ class _Seen:
     """What a process has seen of datasets and modules, which no other process gets."""
 
     def __init__(self) -> None:
-        self.data: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()  # as the model reads them
-        self.modules: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # how they are read
+        # as the model reads them
+        self.data: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()
+        # how they are read
+        self.modules: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
         self.whole: dict[str, Any] = {}  # what a pass through the whole model showed
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -128,10 +152,14 @@ class TransformerModel(Model):
         names, read = self.layer_names(module), self._representation(module)
         entry: Skipped | None = module.__dict__.get(_ENTRY)
 
-        def ask(_module: nn.Module, inputs: Any, named: dict[str, Any]) -> tuple[Any, Any]:
+        def ask(
+            _module: nn.Module, inputs: Any, named: dict[str, Any]
+        ) -> tuple[Any, Any]:
             return inputs, {**named, "output_hidden_states": True}
 
-        def keep(_module: nn.Module, _inputs: Any, named: dict[str, Any], answer: Any) -> None:
+        def keep(
+            _module: nn.Module, _inputs: Any, named: dict[str, Any], answer: Any
+        ) -> None:
             above = names if entry is None else names[1:]
             states = list(answer.hidden_states[-len(above) :])
             if entry is not None:  # transformers keeps no state of a module of ours
@@ -149,7 +177,9 @@ class TransformerModel(Model):
             for hook in hooks:
                 hook.remove()
 
-    def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:
+    def _representation(
+        self, module: nn.Module
+    ) -> Callable[[Tensor, dict[str, Any]], Tensor]:
         """Return a function from a hidden state and what the module was called with.
 
         It returns the representation in that state, (batch, width), in float32.
@@ -184,13 +214,16 @@ class TransformerModel(Model):
         """Return digests of the files that the model is made of, or of its tokenizer."""
         if isinstance(self._load, Pretrained):
             return self._load.origin()
-        return {"tokenizer": tokenizer_digest(self._reader)}  # the settings have the weights
+        # the settings have the weights
+        return {"tokenizer": tokenizer_digest(self._reader)}
 
 
 class TokenModel(TransformerModel):
     """Model of transformers that reads token ids, with or without LoRA."""
 
-    ends_together: ClassVar[bool] = False  # whether the texts of a batch are padded on the left
+    ends_together: ClassVar[bool] = (
+        False  # whether the texts of a batch are padded on the left
+    )
 
     def __init__(
         self,
@@ -211,7 +244,9 @@ class TokenModel(TransformerModel):
             )
         super().__init__(load, config, tokenizer, identity, defaults)
         self._lora = lora
-        self._max_length = None if max_length is None else whole_number("max_length", max_length, 1)
+        self._max_length = (
+            None if max_length is None else whole_number("max_length", max_length, 1)
+        )
         n_blocks = getattr(config.get_text_config(), "num_hidden_layers", 0)
         self._first = lora.first_trained(n_blocks) if lora is not None and cache else 0
 
@@ -227,13 +262,17 @@ class TokenModel(TransformerModel):
         cache: bool,
     ) -> tuple[Self, dict[str, str]]:
         """Return a model from the hub or a folder, and the arguments that load its files again."""
-        load = Pretrained(name_or_path, revision, cls.kind, "float32" if lora is None else "auto")
+        load = Pretrained(
+            name_or_path, revision, cls.kind, "float32" if lora is None else "auto"
+        )
         config, reader = load.config(), load.reader("AutoTokenizer")
         given = load, config, reader, load.identity, defaults, lora, max_length
         return cls(*given, cache=cache), load.arguments
 
     @classmethod
-    def _small(cls, tokenizer: Any, layers: int, width: int, max_length: int | None) -> Self:
+    def _small(
+        cls, tokenizer: Any, layers: int, width: int, max_length: int | None
+    ) -> Self:
         """Return a Llama with random weights, whose heads have 16 values.
 
         Raises
@@ -264,7 +303,9 @@ class TokenModel(TransformerModel):
         size = {"layers": layers, "width": width}
         identity = {**size, "words": len(tokenizer)}
         load = partial(random_weights, config, cls.kind)
-        model = cls(load, config, tokenizer, identity, FROM_SCRATCH, max_length=max_length)
+        model = cls(
+            load, config, tokenizer, identity, FROM_SCRATCH, max_length=max_length
+        )
         model.cpu_threads = 1
         model.source = {"model": f"{CLASSES[cls.kind]}.from_scratch", "arguments": size}
         return model
@@ -290,7 +331,11 @@ class TokenModel(TransformerModel):
         return self._completed(self._start(data))
 
     def begin(
-        self, data: Dataset, device: torch.device, precision: str, bases: Bases | None = None
+        self,
+        data: Dataset,
+        device: torch.device,
+        precision: str,
+        bases: Bases | None = None,
     ) -> nn.Module:
         """Return the module before its first step, with the frozen weights of its process."""
         import torch
@@ -302,14 +347,18 @@ class TokenModel(TransformerModel):
         def load() -> Base:
             with torch.random.fork_rng(devices=[]):
                 model = self._start(data)
-                return Base(model, self._head(model), lambda values: values.to(device, frozen))
+                return Base(
+                    model, self._head(model), lambda values: values.to(device, frozen)
+                )
 
         base: Base = bases.of((device, frozen), load)
         module = self._completed(base.copy())
         base.fill(module)
         return self.place_on(module, device, precision)
 
-    def place_on(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
+    def place_on(
+        self, module: nn.Module, device: torch.device, precision: str
+    ) -> nn.Module:
         """Return the module on a device, with frozen weights in the type that is fastest there."""
         import torch
 
@@ -317,7 +366,11 @@ class TokenModel(TransformerModel):
         for parameter in module.parameters():
             wanted = torch.float32 if parameter.requires_grad else frozen
             parameter.data = parameter.data.to(wanted)
-        if frozen == torch.bfloat16 and self._lora is not None and not self._lora.dropout:
+        if (
+            frozen == torch.bfloat16
+            and self._lora is not None
+            and not self._lora.dropout
+        ):
             # Autocast rounds what adapters get. Without this, peft first copies it to float32.
             for part in module.modules():
                 if hasattr(part, "cast_input_dtype_enabled"):
@@ -348,12 +401,16 @@ class TokenModel(TransformerModel):
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block, from the last frozen one on if it is kept."""
-        return tuple(str(k) for k in range(max(1, self._first), len(blocks_of(module)[1]) + 1))
+        return tuple(
+            str(k) for k in range(max(1, self._first), len(blocks_of(module)[1]) + 1)
+        )
 
     def weights(self, module: nn.Module) -> dict[str, Tensor]:
         """Return the trained weights; those of adapters are named as in peft."""
         if self._lora is None:
-            return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
+            return {
+                n: p.detach() for n, p in module.named_parameters() if p.requires_grad
+            }
         return adapter_weights(module, "default")
 
     def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -409,7 +466,9 @@ class TokenModel(TransformerModel):
         if self._first:
             from memowidgets.models.prefix import run_up_to, without_prefix
 
-            one = torch.ones(1, 1, dtype=torch.int64, device=next(model.parameters()).device)
+            one = torch.ones(
+                1, 1, dtype=torch.int64, device=next(model.parameters()).device
+            )
             batch = {"input_ids": one, "attention_mask": one, "position_ids": one - 1}
             with restore_modes(model), torch.no_grad():
                 _, n_more = run_up_to(model.eval(), self._first, batch, self._ask)
@@ -445,14 +504,20 @@ class TokenModel(TransformerModel):
         embedding = cast("Any", module).get_input_embeddings()
         others = [i for i in range(embedding.num_embeddings) if i != self._padding]
         ids = [np.array(others[-n:]) for n in _PROBED]
-        tokens = Tokens(ids, np.array(_PROBED), self._padding, ends_together=self.ends_together)
+        tokens = Tokens(
+            ids, np.array(_PROBED), self._padding, ends_together=self.ends_together
+        )
         with restore_modes(module), torch.no_grad():
             module.eval()
             alone, padded = (
-                self._logits(module, tokens.batch(np.arange(n), embedding.weight.device))[0]
+                self._logits(
+                    module, tokens.batch(np.arange(n), embedding.weight.device)
+                )[0]
                 for n in (1, 2)
             )
-        change = float((padded - alone).norm() / alone.norm().clamp(min=torch.finfo().tiny))
+        change = float(
+            (padded - alone).norm() / alone.norm().clamp(min=torch.finfo().tiny)
+        )
         if change > _ROUNDED:
             raise ValueError(
                 f"padding changes the logits of {type(module).__name__} by {change:.0%}, because "
@@ -467,12 +532,15 @@ class TokenModel(TransformerModel):
         """
         entry = blocks_of(model)[1][self._first - 1] if self._first else None
         adapted = self._add_adapters(model)
-        adapted.__dict__[_ENTRY] = entry  # not a submodule, because it already has a name
+        adapted.__dict__[_ENTRY] = (
+            entry  # not a submodule, because it already has a name
+        )
         return adapted
 
     def _answer(self, module: nn.Module, inputs: dict[str, Tensor]) -> Any:
         """Return a module's answer, from the kept states on if it lacks the frozen blocks."""
-        entry: Skipped | None = module.__dict__.get(_ENTRY)  # modules from elsewhere have none
+        # modules from elsewhere have none
+        entry: Skipped | None = module.__dict__.get(_ENTRY)
         if entry is not None:
             entry.states = inputs["states"]
         return self._ask(module, inputs)
@@ -486,12 +554,18 @@ class TokenModel(TransformerModel):
         texts = [ids.tolist() for ids in tokens.ids]
         content = [self.settings(), self._origin(), self._first, used, *texts]
         key = digest_of(json.dumps(content, default=str))
-        prefix = Prefix(key, tokens, self._config.get_text_config().hidden_size, self._logits)
+        prefix = Prefix(
+            key, tokens, self._config.get_text_config().hidden_size, self._logits
+        )
         with self.autocast(device, used):
-            prefix.ensure(lambda: self._untrained(data, device, used), self._first, device)
+            prefix.ensure(
+                lambda: self._untrained(data, device, used), self._first, device
+            )
         return prefix
 
-    def _untrained(self, data: Dataset, device: torch.device, precision: str) -> nn.Module:
+    def _untrained(
+        self, data: Dataset, device: torch.device, precision: str
+    ) -> nn.Module:
         """Return the model before any training, on a device; random states stay as they are."""
         import torch
 
@@ -506,4 +580,8 @@ def _frozen_type(device: torch.device, precision: str) -> torch.dtype:
     """Return the type of frozen weights in training, on a device."""
     import torch
 
-    return torch.bfloat16 if resolve_precision(device, precision) == "bfloat16" else torch.float32
+    return (
+        torch.bfloat16
+        if resolve_precision(device, precision) == "bfloat16"
+        else torch.float32
+    )

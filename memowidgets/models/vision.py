@@ -58,7 +58,9 @@ class ImageModel(Model):
         import torch
 
         if "flip" in augment:
-            mirrored = (torch.rand(len(inputs)) < 0.5).to(inputs.device)[:, None, None, None]
+            mirrored = (torch.rand(len(inputs)) < 0.5).to(inputs.device)[
+                :, None, None, None
+            ]
             inputs = torch.where(mirrored, inputs.flip(3), inputs)
         return _shifted(inputs) if "crop" in augment else inputs
 
@@ -108,7 +110,9 @@ class ConvNet(ImageModel):
     cpu_threads: int | None = 1
 
     def __init__(self, width: int = 24) -> None:
-        self.width = width = whole_number("width, the number of channels,", width, 1, _WIDEST)
+        self.width = width = whole_number(
+            "width, the number of channels,", width, 1, _WIDEST
+        )
         if type(self) is ConvNet:  # a subclass cannot be made again from a run
             self.source = {"model": "ConvNet", "arguments": {"width": width}}
 
@@ -178,12 +182,18 @@ class WideResNet(ImageModel):
 
     forward_batch: int = 256
 
-    def __init__(self, depth: int = 16, width: int = 4, pool: str | int | None = "auto") -> None:
+    def __init__(
+        self, depth: int = 16, width: int = 4, pool: str | int | None = "auto"
+    ) -> None:
         self.depth = whole_number("depth", depth, 10, _DEEPEST)
         if (self.depth - 4) % 6:
-            raise ValueError(f"depth must be 6 n + 4 (10, 16, 22, 28, 40, …), not {depth}")
+            raise ValueError(
+                f"depth must be 6 n + 4 (10, 16, 22, 28, 40, …), not {depth}"
+            )
         self._blocks = (self.depth - 4) // 6  # in each group
-        self.width = whole_number("width, a factor on the channels,", width, 1, _WIDEST_FACTOR)
+        self.width = whole_number(
+            "width, a factor on the channels,", width, 1, _WIDEST_FACTOR
+        )
         self.pool = pooling(pool)
         if type(self) is WideResNet:  # a subclass cannot be made again from a run
             self.source = {"model": "WideResNet", "arguments": self.settings()}

@@ -142,7 +142,11 @@ class Content:
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
         """Mask of the scored rows that are flagged."""
-        return np.zeros(0, np.bool_) if self.scored is None else self.scored.flagged(self.tau)
+        return (
+            np.zeros(0, np.bool_)
+            if self.scored is None
+            else self.scored.flagged(self.tau)
+        )
 
     @cached_property
     def judged(self) -> Scored | None:
@@ -160,7 +164,11 @@ class Content:
     @property
     def n_memorized(self) -> int | None:
         """Number of memorised rows; None without ground truth."""
-        return self.counts["found"] + self.counts["missed"] if self.judged is not None else None
+        return (
+            self.counts["found"] + self.counts["missed"]
+            if self.judged is not None
+            else None
+        )
 
     @property
     def memorized_but_wrong(self) -> int | None:

@@ -57,7 +57,9 @@ def _as_dict(content: Content) -> dict[str, Any]:
         "training": content.training,
         "versions": content.versions,
         "checkpoints": content.checkpoints,
-        "prediction": None if content.scored is None else _prediction(content, content.scored),
+        "prediction": None
+        if content.scored is None
+        else _prediction(content, content.scored),
         "truth": _truth(content),
         "decisions": {
             "all": content.decided(flagged=False),
@@ -83,7 +85,9 @@ def _prediction(content: Content, scored: Scored) -> dict[str, Any]:
         "flagged": n_flagged,
         "flagged_share": n_flagged / len(scored),
         "flagged_interval": clopper_pearson(n_flagged, len(scored)),
-        "undecided": None if scored.errors is None else int(scored.close(content.tau).sum()),
+        "undecided": None
+        if scored.errors is None
+        else int(scored.close(content.tau).sum()),
     }
 
 
@@ -120,7 +124,9 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[Path, Path]:
+def checked_targets(
+    path: str | os.PathLike[str], *, overwrite: bool
+) -> tuple[Path, Path]:
     """Return the paths of the page and of its JSON file after checking them.
 
     Raises
@@ -134,11 +140,15 @@ def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[P
     """
     page = writable(path, overwrite=overwrite)
     if page.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"the report is a page: its path must end in .html, not {page.name!r}")
+        raise ValueError(
+            f"the report is a page: its path must end in .html, not {page.name!r}"
+        )
     return page, writable(page.with_suffix(".json"), overwrite=overwrite)
 
 
-def write(content: Content, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+def write(
+    content: Content, path: str | os.PathLike[str], *, overwrite: bool = False
+) -> Path:
     """Write the page, and the ``.json`` file beside it.
 
     Both are written to temporary names and renamed, the page last. With samples in it, the page is

@@ -94,7 +94,9 @@ def wire(content: Content) -> dict[str, Any]:
 
 def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
     """Return the traits that `ThresholdExplorer` sends its page, and log-LiRA."""
-    judged = Judged.of(replace(scored, title=readable(scored.title), canaries=None), content.eta)
+    judged = Judged.of(
+        replace(scored, title=readable(scored.title), canaries=None), content.eta
+    )
     judged = replace(judged, version=1)
     data = {**judged.data, "axes": [scored.axis]}  # no kernel computes the other
     found: dict[str, Any] = {
@@ -125,7 +127,9 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
         "canaries": None if scored.canaries is None else scored.canaries.astype(int),
         "right": None if scored.right is None else scored.right.astype(int),
     }
-    columns |= {name: of[chosen].tolist() for name, of in found.items() if of is not None}
+    columns |= {
+        name: of[chosen].tolist() for name, of in found.items() if of is not None
+    }
     if log_lira is not None:
         known = np.where(np.isfinite(log_lira), log_lira, None)  # type: ignore[call-overload]
         columns["log_lira"] = known[chosen].tolist()
@@ -164,7 +168,10 @@ def _cards(
     return {
         "kind": reader.kind,
         "notice": readable(reader.notice),
-        "items": [{name: item[name] for name in item if name not in _COMPUTED} for item in items],
+        "items": [
+            {name: item[name] for name in item if name not in _COMPUTED}
+            for item in items
+        ],
         "pixels": bytes(pixels),
         "labels": None if labels is None else labels.tolist(),
     }
@@ -172,7 +179,16 @@ def _cards(
 
 # The page knows these from the columns, or from where τ stands.
 _COMPUTED = (
-    *("position", "status", "score", "error", "uncertain", "logLira", "right", "decision"),
+    *(
+        "position",
+        "status",
+        "score",
+        "error",
+        "uncertain",
+        "logLira",
+        "right",
+        "decision",
+    ),
     "canary",
 )
 
@@ -198,7 +214,9 @@ def as_page(content: Content) -> str:
     data = f"<script type='text/plain' id='mr-data'>{pack(wire(content))}</script>"
     style = widget.style(*widget.STYLES, _STATIC / "report.css")
     script = widget.page_script(_STATIC / "report.js")
-    return document(title, style, script, f"<main>\n{chr(10).join(body)}\n</main>\n{data}")
+    return document(
+        title, style, script, f"<main>\n{chr(10).join(body)}\n</main>\n{data}"
+    )
 
 
 def document(title: str, style: str, script: str, body: str) -> str:
@@ -244,7 +262,11 @@ def _first(content: Content) -> Iterable[str]:
         yield f"<div class='mr-key'>{''.join(numbers)}</div>"
         drawing = dots(content.scored, content.tau, content.eta)
         known = content.n_memorized is not None
-        truth = " Red: memorised by the finished model, hollow where missed." if known else ""
+        truth = (
+            " Red: memorised by the finished model, hollow where missed."
+            if known
+            else ""
+        )
         said = f"A dot is one of the {_text(noun)}, a bar several. Left of τ: flagged.{truth}"
         yield f"<figure class='mr-dots'>{drawing}<figcaption>{said}</figcaption></figure>"
         made = "".join(
@@ -268,7 +290,11 @@ def _for_scripts(content: Content) -> Iterable[str]:
     if content.scored is None:
         return
     n, shown = len(content.scored), min(len(content.scored), MOST_SAMPLES)
-    which = f"all {whole(n)}" if shown == n else f"the {whole(shown)} most at risk, of {whole(n)}"
+    which = (
+        f"all {whole(n)}"
+        if shown == n
+        else f"the {whole(shown)} most at risk, of {whole(n)}"
+    )
     yield (
         "<section class='mr-screen'><h2>Move the threshold</h2>"
         "<p>Drag the line: the samples below follow. Nothing is sent anywhere.</p>"
@@ -283,7 +309,9 @@ def _samples(content: Content) -> Iterable[str]:
     table = words.most_at_risk(content)
     if table.rows:
         kind = "mr-numbers" if content.samples is None else "mr-shown"
-        pictures = None if content.samples is None else _glimpses(content, len(table.rows))
+        pictures = (
+            None if content.samples is None else _glimpses(content, len(table.rows))
+        )
         yield f"<section class='mr-paper {kind}'>{_table(table, pictures)}</section>"
 
 
@@ -300,7 +328,9 @@ def _glimpses(content: Content, most: int) -> list[str]:
             text = card.text or reader.text(position)
             found.append(f"<p>{_text(readable(text), MOST_LETTERS)}</p>")
         else:
-            found.append(f"<img alt='' src='data:image/png;base64,{_as_png(smaller(image))}'>")
+            found.append(
+                f"<img alt='' src='data:image/png;base64,{_as_png(smaller(image))}'>"
+            )
     return found
 
 
@@ -334,7 +364,9 @@ def _caveats(content: Content) -> Iterable[str]:
 def _appendix(content: Content) -> Iterable[str]:
     summary = "<summary>Appendix. It is printed if it is open.</summary>"
     yield f"<details class='mr-appendix'>{summary}"
-    yield from (f"<section>{_table(table)}</section>" for table in words.appendix(content))
+    yield from (
+        f"<section>{_table(table)}</section>" for table in words.appendix(content)
+    )
     yield from map(_figure, content.figures)
     yield "</details>"
 
@@ -350,7 +382,8 @@ def _figure(figure: Figure) -> str:
 
 def _table(table: words.Table, shown: Sequence[str] | None = None) -> str:
     top = "".join(
-        f"<th scope='col'>{_text(name)}</th>" if name else "<td></td>" for name in table.head
+        f"<th scope='col'>{_text(name)}</th>" if name else "<td></td>"
+        for name in table.head
     )
     under = shown or [""] * len(table.rows)
     body = "".join(

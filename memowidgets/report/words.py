@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memowidgets.evaluation import clopper_pearson
 from memowidgets.evaluation.scored import BY_CLASS
-from memowidgets.vocabulary import DEFINED, at, between, percent, spoken, truly, verb, whole
+from memowidgets.vocabulary import (
+    DEFINED,
+    at,
+    between,
+    percent,
+    spoken,
+    truly,
+    verb,
+    whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,7 +58,9 @@ def headline(content: Content) -> str:
     n_memorized = content.n_memorized
     if n_memorized is None and n:
         return f"{whole(n)} of {whole(of)} {noun} {verb(n, 'is', 'are')} at risk. {_UNCHECKED}"
-    flagged = f"{whole(n) if n else 'No'} {verb(n, noun[:-1], noun)} flagged{_at(content)}."
+    flagged = (
+        f"{whole(n) if n else 'No'} {verb(n, noun[:-1], noun)} flagged{_at(content)}."
+    )
     return f"{flagged} {_UNCHECKED if n_memorized is None else _later(content, n_memorized)}"
 
 
@@ -82,12 +93,18 @@ def _later(content: Content, n: int) -> str:
 def lead(content: Content) -> str:
     """Return what was audited, by which score, and what checked it."""
     scored, shadows = content.scored, content.numbers["shadow_models"]
-    what = content.facts.get("recorded audit") or content.facts.get("model") or "A model"
+    what = (
+        content.facts.get("recorded audit") or content.facts.get("model") or "A model"
+    )
     what, members = re.split("[,;]", what)[0], whole(content.numbers["members"])
     text = f"{what[:1].upper()}{what[1:]}, trained on {members} {content.noun}."
     if scored is None:
         return text
-    layer = f" at layer {scored.layer}" if scored.layer not in ("", *content.layers[-1:]) else ""
+    layer = (
+        f" at layer {scored.layer}"
+        if scored.layer not in ("", *content.layers[-1:])
+        else ""
+    )
     by = " against its class" * (scored.axis == BY_CLASS)
     text += f" {spoken(scored.metric)}{by}{layer} made the prediction"
     if content.n_memorized is None:
@@ -105,12 +122,19 @@ def key_numbers(content: Content) -> list[tuple[int, str, str]]:
     n, noun = int(content.flagged.sum()), content.noun
     first = (n, f"{verb(n, noun[:-1], noun)} flagged", "")
     if content.n_memorized is None:
-        return [first, (len(content.flagged) - n, "not flagged: they may be memorised, too", "")]
+        return [
+            first,
+            (len(content.flagged) - n, "not flagged: they may be memorised, too", ""),
+        ]
     missed = content.counts["missed"]
     return [
         first,
         (content.counts["found"], "of them memorised in the end", "found"),
-        (missed, f"memorised, not flagged{': this is what is left' if missed else ''}", ""),
+        (
+            missed,
+            f"memorised, not flagged{': this is what is left' if missed else ''}",
+            "",
+        ),
     ]
 
 
@@ -149,12 +173,18 @@ def next_steps(content: Content) -> list[str]:
         return ["Train the model, and score the samples that it trains on."]
     made, found = content.decided(flagged=False), []
     if content.decided(flagged=True)["undecided"]:
-        found.append(f"Look at the {content.noun} that are flagged, and decide on each.")
+        found.append(
+            f"Look at the {content.noun} that are flagged, and decide on each."
+        )
     if content.n_memorized is None:
-        found.append("Have shadow models check it, in an audit that trains on half of the data.")
+        found.append(
+            "Have shadow models check it, in an audit that trains on half of the data."
+        )
     changed = any(made[name] for name in ("remove", "anonymise", "relabel"))
     without = "what was decided" if changed else "what you remove, anonymise or relabel"
-    found.append(f"Train again after {without}, and audit again: others may be memorised then.")
+    found.append(
+        f"Train again after {without}, and audit again: others may be memorised then."
+    )
     if content.counts.get("missed"):
         found.append(f"The {content.noun} that were missed stay in this model.")
     return found
@@ -189,13 +219,17 @@ def most_at_risk(content: Content) -> Table:
         return Table("", [])
     positions = scored.positions[rows].tolist()
     columns: dict[str, Iterable[str]] = {
-        "sample" if named else "member": [content.ids[p] if named else str(p) for p in positions],
+        "sample" if named else "member": [
+            content.ids[p] if named else str(p) for p in positions
+        ],
         "score": [f"{score:.2f}".replace("-", "−") for score in scored.scores[rows]],
         "": scored.status(content.tau, content.eta, rows),
     }
     if content.support is not None:
         both = zip(*(of[rows] for of in content.support), strict=True)
-        columns["memorised by"] = ["–" if math.isnan(n) else f"{n:.0f} of {of}" for n, of in both]
+        columns["memorised by"] = [
+            "–" if math.isnan(n) else f"{n:.0f} of {of}" for n, of in both
+        ]
     if content.decisions:
         columns["decision"] = [_decision(content, content.ids[p]) for p in positions]
     table = list(zip(*columns.values(), strict=True))
@@ -207,26 +241,38 @@ def _decision(content: Content, name: str) -> str:
     made = content.decisions.get(name)
     if made is None:
         return "open"
-    return f"relabel as {made.to}" if made.to and content.samples is not None else made.decision
+    return (
+        f"relabel as {made.to}"
+        if made.to and content.samples is not None
+        else made.decision
+    )
 
 
 def cautions(content: Content) -> list[str]:
     """Return what a reader must know before trusting the numbers, as sentences."""
     found = [f"{note[:1].upper()}{note[1:]}" for note in content.cautions]
-    close = 0 if content.scored is None else int(content.scored.close(content.tau).sum())
+    close = (
+        0 if content.scored is None else int(content.scored.close(content.tau).sum())
+    )
     if close:
         sit = verb(close, "sample sits", "samples sit")
-        found.append(f"{whole(close)} {sit} on the line: less than two standard errors from τ")
+        found.append(
+            f"{whole(close)} {sit} on the line: less than two standard errors from τ"
+        )
     if content.memorized_but_wrong:
         wrong = whole(content.memorized_but_wrong)
-        found.append(f"Of the memorised samples, the finished model answers {wrong} wrongly")
+        found.append(
+            f"Of the memorised samples, the finished model answers {wrong} wrongly"
+        )
     return [text if text.endswith(".") else f"{text}." for text in found]
 
 
 def definitions(content: Content) -> list[str]:
     """Return definitions of the score and of the terms that the page uses."""
     parts = [] if content.scored is None else content.scored.metric.split("+")
-    ranks = ["The score adds the ranks of the samples by each of these."] * (len(parts) > 1)
+    ranks = ["The score adds the ranks of the samples by each of these."] * (
+        len(parts) > 1
+    )
     return [*(DEFINED[name] for name in parts if name in DEFINED), *ranks, *_TERMS]
 
 
@@ -259,7 +305,15 @@ def limits(content: Content) -> tuple[str, ...]:
 def appendix(content: Content) -> list[Table]:
     """Return rates, settings, checkpoints and digests."""
     digests = [(d.what, d.sha256, d.of) for d in content.digests]
-    columns = ("checkpoint", "epoch", "median loss", "drop", "training", "held out", "chosen")
+    columns = (
+        "checkpoint",
+        "epoch",
+        "median loss",
+        "drop",
+        "training",
+        "held out",
+        "chosen",
+    )
     checkpoints = [_checkpoint(row) for row in content.checkpoints]
     tables = [
         Table("Rates", rates(content), ("", "", "95 % interval")),
@@ -276,8 +330,16 @@ def rates(content: Content) -> list[Row]:
     if evaluation is None or point is None:
         return []
     found: list[Row] = [
-        ("TPR: memorised ones that are flagged", percent(point.tpr), between(point.tpr_interval)),
-        ("FPR: others that are flagged", percent(point.fpr), between(point.fpr_interval)),
+        (
+            "TPR: memorised ones that are flagged",
+            percent(point.tpr),
+            between(point.tpr_interval),
+        ),
+        (
+            "FPR: others that are flagged",
+            percent(point.fpr),
+            between(point.fpr_interval),
+        ),
     ]
     if point.precision is not None and point.precision_interval is not None:
         shown = percent(point.precision), between(point.precision_interval)
@@ -295,8 +357,12 @@ def settings(content: Content) -> list[Row]:
     if scored is not None:
         found += [("score", scored.title), ("flagged", at(content.tau))]
     if content.n_memorized is not None:
-        found.append(("memorised", f"members with log-LiRA of at least η = {content.eta:g}"))
-    found += [(f"training, {name}", str(value)) for name, value in content.training.items()]
+        found.append(
+            ("memorised", f"members with log-LiRA of at least η = {content.eta:g}")
+        )
+    found += [
+        (f"training, {name}", str(value)) for name, value in content.training.items()
+    ]
     if content.seed is not None:
         found.append(("seed", str(content.seed)))
     for name, of in content.versions.items():
@@ -320,6 +386,9 @@ def _checkpoint(row: Mapping[str, Any]) -> Row:
         str(row.get("name")),
         number("epoch", "{:g}".format),
         number("median_loss", "{:.3f}".format),
-        *(number(share, percent) for share in ("drop", "train_accuracy", "test_accuracy")),
+        *(
+            number(share, percent)
+            for share in ("drop", "train_accuracy", "test_accuracy")
+        ),
         "chosen by ρ" if row.get("prediction") else "",
     )

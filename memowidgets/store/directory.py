@@ -174,7 +174,9 @@ def explain_failures(path: Path, run: Path) -> Iterator[None]:
         yield
     except OSError as error:
         fix = _FIXES.get(cast("int", error.errno), error.strerror or str(error))
-        raise StoreError(f"{path} cannot be written: {fix}. {run} is unchanged") from error
+        raise StoreError(
+            f"{path} cannot be written: {fix}. {run} is unchanged"
+        ) from error
 
 
 # a file of arrays
@@ -226,7 +228,9 @@ class Tensors(Mapping[str, NDArray[Any]]):
         self._packed: dict[str, _Place] | None = None
 
     @classmethod
-    def open_packed(cls, path: Path, run: str) -> tuple[dict[str, Tensors], dict[str, Any]]:
+    def open_packed(
+        cls, path: Path, run: str
+    ) -> tuple[dict[str, Tensors], dict[str, Any]]:
         """Return what `pack` wrote into one file: the files with arrays by name, and the notes.
 
         `run` is the identity of the run that they must belong to.
@@ -245,14 +249,20 @@ class Tensors(Mapping[str, NDArray[Any]]):
         found = {}
         for name, about in content["files"].items():
             one = found[name] = copy.copy(whole)
-            one._names = one._packed = {k: _Place(*v[:4]) for k, v in about["arrays"].items()}
+            one._names = one._packed = {
+                k: _Place(*v[:4]) for k, v in about["arrays"].items()
+            }
             one.metadata, one.of = about["metadata"], about["of"]
         return found, content["notes"]
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self:
             raise MissingError(f"{self._path} lacks {quoted(name)}")
-        return self._map(name) if self._packed is None else self._unpack(self._packed[name])
+        return (
+            self._map(name)
+            if self._packed is None
+            else self._unpack(self._packed[name])
+        )
 
     def _map(self, name: str) -> NDArray[Any]:
         entry = self._entries[name]
@@ -260,7 +270,9 @@ class Tensors(Mapping[str, NDArray[Any]]):
         offset = self._start + entry["data_offsets"][0]
         with open_regular(self._path) as file:  # another file's header would be misread
             if state_of(os.fstat(file.fileno())) != self.state:
-                raise StoreError(f"{self._path} was replaced while it was read; call again")
+                raise StoreError(
+                    f"{self._path} was replaced while it was read; call again"
+                )
             if 0 in shape:
                 return np.empty(shape, dtype)
             return np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
@@ -285,7 +297,9 @@ class Tensors(Mapping[str, NDArray[Any]]):
         return name in self._names
 
 
-def whole_file(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+def whole_file(
+    arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+) -> bytes:
     """Return the bytes of a safetensors file; those of equal arrays and metadata are equal."""
     kinds = {name: (array.dtype, array.shape) for name, array in arrays.items()}
     head, places, _ = _head(kinds, metadata)
@@ -301,7 +315,8 @@ def map_file(
     head, places, size = _head(kinds, metadata)
     with file.open("wb") as out:
         out.write(head)
-        if hasattr(os, "posix_fallocate"):  # reserves the space, so that a full disk fails now
+        # reserves the space, so that a full disk fails now
+        if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(out.fileno(), len(head), size)
         else:
             out.truncate(len(head) + size)
@@ -312,7 +327,8 @@ def map_file(
 
 
 def _head(
-    kinds: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]], metadata: Mapping[str, str]
+    kinds: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
+    metadata: Mapping[str, str],
 ) -> tuple[bytes, dict[str, int], int]:
     """Return the bytes before the data, where each array begins in them, and their size.
 
@@ -320,10 +336,16 @@ def _head(
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     places, end = {}, 0
-    for name, (dtype, shape) in sorted(kinds.items(), key=lambda kind: -kind[1][0].itemsize):
+    for name, (dtype, shape) in sorted(
+        kinds.items(), key=lambda kind: -kind[1][0].itemsize
+    ):
         places[name], end = end, end + dtype.itemsize * math.prod(shape)
         offsets = [places[name], end]
-        header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": offsets}
+        header[name] = {
+            "dtype": _NAMES[dtype],
+            "shape": list(shape),
+            "data_offsets": offsets,
+        }
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text, places, end
@@ -390,7 +412,9 @@ class RunDirectory:
     ['psmi']
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, read_only: bool = False
+    ) -> None:
         self.path, self.read_only = checked_path(path).absolute(), read_only
         self.manifest: Mapping[str, Any] = {}
         self._identity = ""
@@ -446,7 +470,10 @@ class RunDirectory:
         StoreError
             If it does, or contains none any more.
         """
-        if not self._identity or (found := _state(self.path / MANIFEST)) == self._state_of_manifest:
+        if (
+            not self._identity
+            or (found := _state(self.path / MANIFEST)) == self._state_of_manifest
+        ):
             return
         if not found:
             raise StoreError(
@@ -514,7 +541,9 @@ class RunDirectory:
             names = os.listdir(self.place(folder))  # noqa: PTH208 - names alone
         except OSError:  # nothing that could be read
             return []
-        return sorted(name.removesuffix(suffix) for name in names if name.endswith(suffix))
+        return sorted(
+            name.removesuffix(suffix) for name in names if name.endswith(suffix)
+        )
 
     def state(self, name: str, suffix: str = ".safetensors") -> tuple[int, ...]:
         """Return numbers that change when a file is written again; empty without a file.
@@ -559,7 +588,9 @@ class RunDirectory:
         self.check_held()
         content = self._json(name)
         check = content.pop("check", None) if isinstance(content, dict) else None
-        if check is None or (self._identity and check != digest([name, self._identity, content])):
+        if check is None or (
+            self._identity and check != digest([name, self._identity, content])
+        ):
             raise ForeignError(
                 f"{self.path / name} was changed after it was written, or belongs elsewhere",
                 "restore it, or delete it and call again",
@@ -618,7 +649,9 @@ class RunDirectory:
         elif of is not None and found.of != of:
             wrong = "comes from other weights than the ones in this run"
         if wrong:
-            raise ForeignError(f"{path} {wrong}", "move it away, or delete it and call again")
+            raise ForeignError(
+                f"{path} {wrong}", "move it away, or delete it and call again"
+            )
         return found
 
     def write_tensors(
@@ -672,7 +705,14 @@ class RunDirectory:
             found = self._known[name] = Tensors(path)
         except FileNotFoundError:
             raise StoreError(f"{path} does not exist") from None
-        except (OSError, ValueError, LookupError, TypeError, RecursionError, struct.error) as error:
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            RecursionError,
+            struct.error,
+        ) as error:
             raise BrokenError(f"{path} is broken ({error})") from None
         return found
 
@@ -693,7 +733,10 @@ class RunDirectory:
             raise StoreError(f"{self.path} is not a run directory: it has no {name}")
         try:
             return json.loads(text)
-        except (ValueError, RecursionError) as error:  # also a number with too many digits
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # also a number with too many digits
             raise StoreError(f"{self.path / name} is broken: {error}") from None
 
     def _place_to_write(self, name: str) -> Path:
@@ -732,19 +775,27 @@ class PackedRun(RunDirectory):
         super().hold(manifest)
         path = self.path / RECORDING
         try:
-            self._files, self._notes = Tensors.open_packed(path, fingerprints(manifest)[0])
+            self._files, self._notes = Tensors.open_packed(
+                path, fingerprints(manifest)[0]
+            )
         except FileNotFoundError:
             raise StoreError(f"{path} does not exist") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise BrokenError(f"{path} is broken ({error})", "install the package again") from None
+            raise BrokenError(
+                f"{path} is broken ({error})", "install the package again"
+            ) from None
 
     def names(self, folder: str, suffix: str = ".safetensors") -> list[str]:
         """Return the sorted names of a folder's files with a suffix, or of all that is in it."""
         start = f"{folder}/"
         everything = [*(f"{name}.safetensors" for name in self._files), *self._notes]
-        inside = [name.removeprefix(start) for name in everything if name.startswith(start)]
+        inside = [
+            name.removeprefix(start) for name in everything if name.startswith(start)
+        ]
         found = {name.split("/")[0] for name in inside}
-        return sorted(name.removesuffix(suffix) for name in found if name.endswith(suffix))
+        return sorted(
+            name.removesuffix(suffix) for name in found if name.endswith(suffix)
+        )
 
     def has_file(self, name: str) -> bool:
         """Return whether a file of that name (with its suffix) is in the recording."""
@@ -776,12 +827,17 @@ def run_at(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirec
     """
     folder = checked_path(path)
     try:
-        is_run, is_recording = (folder / MANIFEST).is_file(), (folder / RECORDING).is_file()
+        is_run, is_recording = (
+            (folder / MANIFEST).is_file(),
+            (folder / RECORDING).is_file(),
+        )
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
     if not is_run:
         raise StoreError(f"{path} is not a run directory: it has no {MANIFEST}")
-    return PackedRun(folder) if is_recording else RunDirectory(folder, read_only=read_only)
+    return (
+        PackedRun(folder) if is_recording else RunDirectory(folder, read_only=read_only)
+    )
 
 
 def _state(path: Path) -> tuple[int, ...]:
@@ -806,11 +862,12 @@ def _sweep(run: Path, locked: Path) -> None:
 def _checked_path(run: Path, name: str) -> Path:
     """Return the path of a name in a run; raise if a symbolic link leads out of it."""
     found, on_the_way = _path_of(run, name)
-    if any(map(os.path.islink, on_the_way)) and not Path(os.path.realpath(found)).is_relative_to(
-        os.path.realpath(run)
-    ):
+    if any(map(os.path.islink, on_the_way)) and not Path(
+        os.path.realpath(found)
+    ).is_relative_to(os.path.realpath(run)):
         raise ForeignError(
-            f"{found} leads outside of the run through a symbolic link", "remove the link"
+            f"{found} leads outside of the run through a symbolic link",
+            "remove the link",
         )
     return found
 
@@ -820,6 +877,8 @@ def _path_of(run: Path, name: str) -> tuple[Path, tuple[str, ...]]:
     """Return the path of a name in a run, and every path on the way to it."""
     parts = PurePosixPath(name).parts
     if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:
-        raise StoreError(f"{quoted(name)} is not a name inside of {run}; the run is broken")
+        raise StoreError(
+            f"{quoted(name)} is not a name inside of {run}; the run is broken"
+        )
     on_the_way = (str(run.joinpath(*parts[: n + 1])) for n in range(len(parts)))
     return run / name, tuple(on_the_way)

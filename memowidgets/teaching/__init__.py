@@ -7,4 +7,9 @@ from memowidgets.teaching.playgrounds import (
     TheoremPlayground,
 )
 
-__all__ = ["LiRAPlayground", "MemorizationPlayground", "PSMIPlayground", "TheoremPlayground"]
+__all__ = [
+    "LiRAPlayground",
+    "MemorizationPlayground",
+    "PSMIPlayground",
+    "TheoremPlayground",
+]

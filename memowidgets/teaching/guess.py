@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 SCRIPT = STATIC / "guess_page.js"
 SHEET = STATIC / "guess.css"
 SIXES = 100
-MEMORISED, HARMLESS = 10.0, 1.0  # log-LiRA from which, and below which, there is no doubt
+# log-LiRA from which, and below which, there is no doubt
+MEMORISED, HARMLESS = (
+    10.0,
+    1.0,
+)
 RARE = "atypical"  # kind of a generated patient
 
 
@@ -44,12 +48,17 @@ def drawn_sixes(
         Positions.
     """
     rng = np.random.default_rng(seed)
-    memorised, others = np.flatnonzero(log_lira >= MEMORISED), np.flatnonzero(log_lira < HARMLESS)
+    memorised, others = (
+        np.flatnonzero(log_lira >= MEMORISED),
+        np.flatnonzero(log_lira < HARMLESS),
+    )
     sixes = []
     for _ in range(n):
         three = rng.choice(np.unique(kinds[others]), 3, replace=False)
         apart = [rng.choice(others[kinds[others] == kind]) for kind in three]
-        sixes.append(rng.permutation([*rng.choice(memorised, 3, replace=False), *apart]))
+        sixes.append(
+            rng.permutation([*rng.choice(memorised, 3, replace=False), *apart])
+        )
     return np.array(sixes)
 
 

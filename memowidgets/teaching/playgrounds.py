@@ -103,7 +103,11 @@ class Playground(Guarded, anywidget.AnyWidget):
         """Let help and completion show the settings, which are the parameters."""
         super().__init_subclass__()
         if "__init__" not in vars(cls):
-            settings = [(name, one) for name, one in vars(cls).items() if isinstance(one, Setting)]
+            settings = [
+                (name, one)
+                for name, one in vars(cls).items()
+                if isinstance(one, Setting)
+            ]
             cls.__signature__ = Signature(
                 [
                     Parameter(name, Parameter.KEYWORD_ONLY, default=one.default_value)
@@ -142,7 +146,9 @@ class Playground(Guarded, anywidget.AnyWidget):
             self.set_trait(name, found.get(name))
 
     def _facts(self) -> list[tuple[str, str]]:
-        settings = [name for name, trait in self.traits().items() if isinstance(trait, Setting)]
+        settings = [
+            name for name, trait in self.traits().items() if isinstance(trait, Setting)
+        ]
         return [(name.replace("_", " "), str(getattr(self, name))) for name in settings]
 
     def __repr__(self) -> str:
@@ -245,7 +251,8 @@ def make_cloud(n: int = 120, classes: int = 3, seed: int = 0) -> tuple[Floats, I
     turn = around[labels] + np.pi / 3
     cos, sin = np.cos(turn), np.sin(turn)
     turned = np.stack(
-        [cos * noise[:, 0] - sin * noise[:, 1], sin * noise[:, 0] + cos * noise[:, 1]], 1
+        [cos * noise[:, 0] - sin * noise[:, 1], sin * noise[:, 0] + cos * noise[:, 1]],
+        1,
     )
     return centres[labels] + turned, labels
 
@@ -385,16 +392,22 @@ def _packed(points: ArrayLike, labels: ArrayLike) -> dict[str, Any]:
         raise TypeError(f"labels must be whole numbers from 0, not {classes.dtype}")
     check_finite(places, "points", row="point")
     if len(places) > MOST_POINTS:
-        raise ValueError(f"there are {len(places)} points; a playground takes {MOST_POINTS}")
+        raise ValueError(
+            f"there are {len(places)} points; a playground takes {MOST_POINTS}"
+        )
     if len(places) and not np.ptp(places, axis=0).any():
-        raise ValueError("all points lie in one place: nothing there could tell classes apart")
+        raise ValueError(
+            "all points lie in one place: nothing there could tell classes apart"
+        )
     _check_classes(classes)
     return {"points": places.tobytes(), "labels": classes.astype(np.uint8).tobytes()}
 
 
 def _unpacked(cloud: dict[str, Any]) -> tuple[Floats, Ints]:
     points = np.frombuffer(cloud["points"], dtype=np.float64).reshape(-1, 2)
-    return points.copy(), np.frombuffer(cloud["labels"], dtype=np.uint8).astype(np.int64)
+    return points.copy(), np.frombuffer(cloud["labels"], dtype=np.uint8).astype(
+        np.int64
+    )
 
 
 def _check_classes(classes: NDArray[Any]) -> None:
@@ -415,7 +428,9 @@ def _check_classes(classes: NDArray[Any]) -> None:
 def _checked_models(name: str, value: Any) -> int:
     number = whole_number(name, value, 4, MOST_MODELS)
     if number % 2:
-        raise ValueError(f"{name} must be even, half of them in and half out, not {number}")
+        raise ValueError(
+            f"{name} must be even, half of them in and half out, not {number}"
+        )
     return number
 
 
@@ -511,7 +526,10 @@ class LiRAPlayground(Playground):
             Logit gaps under the shadow models that trained on the sample, and the others; 2 to
             128 of each. The re-draws then come from Gaussians with the moments of these gaps.
         """
-        self._given = [_checked_gaps("gaps_in", gaps_in), _checked_gaps("gaps_out", gaps_out)]
+        self._given = [
+            _checked_gaps("gaps_in", gaps_in),
+            _checked_gaps("gaps_out", gaps_out),
+        ]
         self._show({})
 
     def simulate(self) -> None:

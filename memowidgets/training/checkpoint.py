@@ -24,7 +24,13 @@ from memowidgets.checks import (
 )
 from memowidgets.data import Dataset
 from memowidgets.models import Model
-from memowidgets.models.device import cpu_threads, resolve_precision, room_for, rounding_of, sent
+from memowidgets.models.device import (
+    cpu_threads,
+    resolve_precision,
+    room_for,
+    rounding_of,
+    sent,
+)
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import restore_in_main_thread
@@ -47,7 +53,8 @@ _FEWEST_AFTER = 2  # checkpoints after the first one of a plateau
 
 FloatArray = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
-Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]  # of shapes and a precision
+# of shapes and a precision
+Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]
 
 
 # the pass
@@ -143,7 +150,9 @@ def filled_pass(
             f"the loss of {int(wrong.sum())} of {n} samples is not finite: the training has "
             "diverged, so lower the learning rate, or the inputs or the first weights hold NaN"
         )
-    layers = {k.removeprefix(LAYER): v for k, v in filled.items() if k.startswith(LAYER)}
+    layers = {
+        k.removeprefix(LAYER): v for k, v in filled.items() if k.startswith(LAYER)
+    }
     return Forward(filled["logits"], filled["losses"], layers, precision())
 
 
@@ -190,7 +199,9 @@ def forward(
 
         places = _places(model.lengths(data), positions, model.forward_batch)
         what = f"a forward pass over {min(model.forward_batch, len(positions))} samples at once"
-        with room_for(what, "set forward_batch of the model to less, or use a smaller model"):
+        with room_for(
+            what, "set forward_batch of the model to less, or use a smaller model"
+        ):
             found = filled_pass(
                 ((place, feed(positions[place])) for place in places),
                 ask,
@@ -220,22 +231,30 @@ def file_of_pass(run: RunDirectory, place: str, of: str) -> Iterator[Allocate]:
     with ExitStack() as stack:
 
         def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
-            return stack.enter_context(run.new_tensors(place, shapes, {"precision": precision}, of))
+            return stack.enter_context(
+                run.new_tensors(place, shapes, {"precision": precision}, of)
+            )
 
         yield allocate
 
 
-def end_batches(model: Model, data: Dataset, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+def end_batches(
+    model: Model, data: Dataset, positions: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Return the samples in the first and the last batch of a pass over samples.
 
     In a pass over them alone these are its batches too, so that every number is the same.
     """
     places = _places(model.lengths(data), positions, model.forward_batch)
     every = np.arange(len(positions))
-    return np.concatenate([every[place] for place in places[:: max(1, len(places) - 1)]])
+    return np.concatenate(
+        [every[place] for place in places[:: max(1, len(places) - 1)]]
+    )
 
 
-def _places(lengths: NDArray[Any] | None, positions: NDArray[np.int64], size: int) -> list[Any]:
+def _places(
+    lengths: NDArray[Any] | None, positions: NDArray[np.int64], size: int
+) -> list[Any]:
     """Return each batch's places, as slices or arrays: similar lengths together, to pad less."""
     starts = range(0, len(positions), size)
     if lengths is None:
@@ -317,7 +336,9 @@ class Record:
         """
         for each in fields(self):
             value = getattr(self, each.name)
-            form = {"str": str, "int": int, "float": float}.get(str(each.type), float | None)
+            form = {"str": str, "int": int, "float": float}.get(
+                str(each.type), float | None
+            )
             if not has_form(value, form) or (each.name == "step" and value < 0):
                 raise ValueError(f"its {each.name} is {quoted(value)}")
         return self
@@ -402,7 +423,9 @@ class StopRule:
         if not 0 < real_number("stop_at_drop", self.rho) < 1:
             said = "stop_at_drop must be a share between 0 and 1, such as 0.95"
             raise ValueError(f"{said}, not {self.rho}")
-        whole_number("over_last, the number of evaluations in a median,", self.over_last, 1)
+        whole_number(
+            "over_last, the number of evaluations in a median,", self.over_last, 1
+        )
 
     def prediction(self, records: Sequence[Record]) -> Prediction:
         """Choose the checkpoint at which memorisation is predicted (paper, Section 4.3).
@@ -476,9 +499,13 @@ class StopRule:
 
 def _drops(records: Sequence[Record], over_last: int) -> list[float]:
     """Return the drop of the running median loss at each checkpoint after step 0."""
-    first, losses = records[0].median_loss, [record.median_loss for record in records[1:]]
+    first, losses = (
+        records[0].median_loss,
+        [record.median_loss for record in records[1:]],
+    )
     return [
-        1.0 - median(losses[max(0, i - over_last) : i]) / first for i in range(1, len(losses) + 1)
+        1.0 - median(losses[max(0, i - over_last) : i]) / first
+        for i in range(1, len(losses) + 1)
     ]
 
 
@@ -490,7 +517,9 @@ def _levelled_off(drops: Sequence[float], rho: float) -> int | None:
     least = max(drops) - _PLATEAU
     first = next(i for i, drop in enumerate(drops) if drop >= least)
     after = drops[first + 1 :]
-    level = len(after) >= _FEWEST_AFTER and min(after) >= least and drops[first] >= rho / 2
+    level = (
+        len(after) >= _FEWEST_AFTER and min(after) >= least and drops[first] >= rho / 2
+    )
     return first if level else None
 
 
@@ -512,7 +541,9 @@ def _jumped_from(drops: Sequence[float], chosen: int, rho: float) -> float | Non
 def read_records(run: RunDirectory) -> list[Record]:
     """Return the checkpoints of a run directory, in the order of training."""
     names = run.names("checkpoints", "")
-    records = [read_record(run, name) for name in names if run.has_file(record_file(name))]
+    records = [
+        read_record(run, name) for name in names if run.has_file(record_file(name))
+    ]
     records.sort(key=lambda record: record.step)
     if records and records[0].step != 0:
         raise StoreError(
@@ -534,7 +565,9 @@ def read_record(run: RunDirectory, name: str) -> Record:
     try:
         record = Record(**run.read_note(file)).check_fields()
     except (TypeError, ValueError) as error:
-        raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
+        raise StoreError(
+            f"{run.path / file} is broken: {error}; delete its folder"
+        ) from None
     if record.name != Path(file).parent.name:
         raise StoreError(f"{run.path / file} is broken: it names {quoted(record.name)}")
     return record
@@ -544,9 +577,12 @@ def arrays_of(weights: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     """Return tensors as arrays on the CPU, bfloat16 as float32, because NumPy lacks it."""
     import torch
 
-    exact = {k: t.float() if t.dtype == torch.bfloat16 else t for k, t in weights.items()}
+    exact = {
+        k: t.float() if t.dtype == torch.bfloat16 else t for k, t in weights.items()
+    }
     return {
-        name: np.ascontiguousarray(tensor.detach().cpu().numpy()) for name, tensor in exact.items()
+        name: np.ascontiguousarray(tensor.detach().cpu().numpy())
+        for name, tensor in exact.items()
     }
 
 
@@ -600,9 +636,19 @@ def read_course(run: RunDirectory) -> Course | None:
     if not run.has_file(COURSE):
         return None
     note = run.read_note(COURSE)
-    form = {"steps_per_epoch": _is_count, "total_steps": _is_count, "weights": {str: str}}
-    if note.keys() != {*form, "keep"} or not has_form(note, form) or note["keep"] not in KEEP:
-        raise StoreError(f"{run.path / COURSE} is broken: delete the folder, and record again")
+    form = {
+        "steps_per_epoch": _is_count,
+        "total_steps": _is_count,
+        "weights": {str: str},
+    }
+    if (
+        note.keys() != {*form, "keep"}
+        or not has_form(note, form)
+        or note["keep"] not in KEEP
+    ):
+        raise StoreError(
+            f"{run.path / COURSE} is broken: delete the folder, and record again"
+        )
     return Course(**note)
 
 

@@ -136,7 +136,9 @@ class TrainingConfig:
                 whole_number(name, value, 1)
         noise = self.label_noise
         if noise is not None and not 0 <= real_number("label_noise", noise) < 1:
-            raise ValueError(f"label_noise must be a share from 0 to below 1, not {noise}")
+            raise ValueError(
+                f"label_noise must be a share from 0 to below 1, not {noise}"
+            )
         if self.weight_decay is not None:
             real_number("weight_decay", self.weight_decay, 0, finite=True)
         for name, valid in _NAMES.items():
@@ -145,7 +147,9 @@ class TrainingConfig:
             given = several("milestones", self.milestones)
             shares = [real_number("a milestone", share) for share in given]
             if shares != sorted({share for share in shares if 0 < share < 1}):
-                raise ValueError(f"milestones must be rising shares from 0 to 1, not {given!r}")
+                raise ValueError(
+                    f"milestones must be rising shares from 0 to 1, not {given!r}"
+                )
         check_version(self.version)
 
     def resolve(self, defaults: Mapping[str, Any]) -> Settings:
@@ -154,7 +158,9 @@ class TrainingConfig:
         given = {k: _plain(v) for k, v in values.items() if v is not None}
         if given.get("augment", "none") != "none" and "augment" not in defaults:
             raise ValueError(f"augment={self.augment!r} is for models of images")
-        found = Settings(**{**{k: v for k, v in defaults.items() if k in values}, **given})
+        found = Settings(
+            **{**{k: v for k, v in defaults.items() if k in values}, **given}
+        )
         if found.epochs / found.checkpoint_every > _MOST_CHECKPOINTS:
             raise ValueError(
                 f"{found.epochs:g} epochs with checkpoint_every={found.checkpoint_every:g} are "
@@ -190,13 +196,17 @@ class Settings:
         """
         known = {field.name for field in fields(cls)}
         kept: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in stored.items() if k in known
+            k: tuple(v) if isinstance(v, list) else v
+            for k, v in stored.items()
+            if k in known
         }
         return cls(**kept)
 
     def as_manifest(self) -> dict[str, Any]:
         """Return the settings as text and numbers, a function as its name."""
-        found = {field.name: _as_text(getattr(self, field.name)) for field in fields(self)}
+        found = {
+            field.name: _as_text(getattr(self, field.name)) for field in fields(self)
+        }
         off = [name for name in ("deterministic", "version") if not found[name]]
         return {name: value for name, value in found.items() if name not in off}
 
@@ -225,7 +235,9 @@ class Settings:
         if callable(schedule):
             factor = float(schedule(done))
             if not (factor >= 0 and math.isfinite(factor)):
-                raise ValueError(f"the schedule returns {factor} after {done:.1%} of the training")
+                raise ValueError(
+                    f"the schedule returns {factor} after {done:.1%} of the training"
+                )
             return factor
         if schedule not in SCHEDULES:
             raise ValueError(lost_function("schedule", schedule))
@@ -270,7 +282,9 @@ class CheckpointPlan:
         epochs: float | None = None,
     ) -> None:
         if not 0 < real_number("checkpoint_every", every) < math.inf:
-            raise ValueError(f"checkpoint_every (epochs) must be a positive number, not {every!r}")
+            raise ValueError(
+                f"checkpoint_every (epochs) must be a positive number, not {every!r}"
+            )
         self.steps_per_epoch, self.every, self.total = steps_per_epoch, every, total
         known = None if total is None else total / steps_per_epoch
         self._epochs = known if epochs is None else epochs
@@ -280,7 +294,8 @@ class CheckpointPlan:
         if self._epochs is not None and self.total is not None and step >= self.total:
             return round(self._epochs, 9) if step == self.total else None
         stride = self.every * self.steps_per_epoch
-        nearest = math.ceil(round(step / stride - 0.5, 6))  # the earlier of two that are as near
+        # the earlier of two that are as near
+        nearest = math.ceil(round(step / stride - 0.5, 6))
         return round(nearest * self.every, 9) if self._step(nearest) == step else None
 
     def epoch_of(self, step: int) -> float:
@@ -411,21 +426,29 @@ class RandomStates:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the states as arrays, for a safetensors file."""
         kind, key, *rest = self._states["numpy"]
-        plain = json.dumps([[kind, key.tolist(), *rest], self._states["python"]]).encode()
-        of_torch = {k: v.numpy().copy() for k, v in self._states.items() if k in ("torch", _OWN)}
+        plain = json.dumps(
+            [[kind, key.tolist(), *rest], self._states["python"]]
+        ).encode()
+        of_torch = {
+            k: v.numpy().copy() for k, v in self._states.items() if k in ("torch", _OWN)
+        }
         return {**of_torch, "plain": np.frombuffer(plain, dtype=np.uint8)}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from saved states; a device that they lack keeps the state of the seed."""
         import torch
 
-        (kind, key, *rest), (version, internal, following) = json.loads(arrays["plain"].tobytes())
+        (kind, key, *rest), (version, internal, following) = json.loads(
+            arrays["plain"].tobytes()
+        )
         self._states |= {
             "numpy": (kind, np.array(key, np.uint32), *rest),
             "python": (version, tuple(internal), following),
         }
         of_torch = {"torch", _OWN} & self._states.keys() & arrays.keys()
-        self._states |= {name: torch.from_numpy(np.array(arrays[name])) for name in of_torch}
+        self._states |= {
+            name: torch.from_numpy(np.array(arrays[name])) for name in of_torch
+        }
 
 
 @contextmanager

@@ -109,11 +109,17 @@ class ShadowDesign:
 
     def __post_init__(self) -> None:
         if self.name not in SHADOW_DESIGNS:
-            raise ValueError(f"unknown design {self.name!r}; valid: {', '.join(SHADOW_DESIGNS)}")
+            raise ValueError(
+                f"unknown design {self.name!r}; valid: {', '.join(SHADOW_DESIGNS)}"
+            )
 
     @classmethod
     def of(
-        cls, design: Design, name: str, data: Dataset, audited: Sequence[str] | NDArray[Any] | None
+        cls,
+        design: Design,
+        name: str,
+        data: Dataset,
+        audited: Sequence[str] | NDArray[Any] | None,
     ) -> ShadowDesign:
         """Return the design of that name for a split.
 
@@ -145,7 +151,9 @@ class ShadowDesign:
             half = _half(design.pool, design.groups, derived_seed(seed, _SHADOW, index))
             return np.isin(design.pool, half)
         split = design.pool if self.audited is None else self.audited
-        half = _half(split, design.groups, derived_seed(seed, _PAIR, index // 2), other=index % 2)
+        half = _half(
+            split, design.groups, derived_seed(seed, _PAIR, index // 2), other=index % 2
+        )
         if self.audited is not None:
             half = np.union1d(half, np.setdiff1d(design.members, self.audited))
         return np.isin(design.pool, half)
@@ -198,7 +206,9 @@ class ReferenceDesign:
         if self.name == "others":
             others = _others(design)
             wanted = min(len(design.members), len(others))
-            return np.isin(design.pool, _draw(others, design.groups, wanted, round_seed))
+            return np.isin(
+                design.pool, _draw(others, design.groups, wanted, round_seed)
+            )
         half = _half(design.members, design.groups, round_seed, other=index % 2)
         return np.isin(design.pool, half)
 
@@ -262,7 +272,9 @@ def audited_samples(
     return found
 
 
-def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -> Design:
+def draw_design(
+    data: Dataset, members: Members, held_out: HeldOut, seed: int
+) -> Design:
     """Split a dataset into held-out samples, pool and members.
 
     Parameters
@@ -289,8 +301,12 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
     everything = np.arange(len(data))
     named = _positions_of(data, members, "members") if np.ndim(members) else None
     if named is None and members not in ("half", "all"):
-        raise ValueError(f"unknown members {members!r}; valid: 'half', 'all', ids, a mask")
-    others = everything if named is None else everything[~np.isin(groups, groups[named])]
+        raise ValueError(
+            f"unknown members {members!r}; valid: 'half', 'all', ids, a mask"
+        )
+    others = (
+        everything if named is None else everything[~np.isin(groups, groups[named])]
+    )
     aside = _held_out(data, others, groups, held_out, seed)
     pool = chosen = np.setdiff1d(everything, aside)
     if named is not None:
@@ -304,7 +320,9 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
             f"first is {quoted(data.ids[trained_on[0]])}"
         )
     if len(chosen) < 2:
-        raise ValueError(f"the target would train on {len(chosen)} samples; it needs two or more")
+        raise ValueError(
+            f"the target would train on {len(chosen)} samples; it needs two or more"
+        )
     return Design(pool, chosen, aside, groups)
 
 
@@ -359,7 +377,11 @@ def _positions_of(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int6
                 f"the mask of {what} has the shape {array.shape} for {len(data)} samples"
             )
         return np.flatnonzero(array)
-    if array.shape == (len(data),) and array.dtype.kind in "iu" and np.isin(array, (0, 1)).all():
+    if (
+        array.shape == (len(data),)
+        and array.dtype.kind in "iu"
+        and np.isin(array, (0, 1)).all()
+    ):
         raise TypeError(
             f"a mask of samples must be bool, but has dtype {array.dtype}: pass mask.astype(bool)"
         )
@@ -414,7 +436,9 @@ def _draw(
     return np.sort(positions[rank[groups[positions]] <= last])
 
 
-def add_noise(data: Dataset, pool: NDArray[np.int64], share: float, seed: int) -> Dataset:
+def add_noise(
+    data: Dataset, pool: NDArray[np.int64], share: float, seed: int
+) -> Dataset:
     """Flip a share of the pool's labels to another class of the sample, drawn evenly.
 
     Canaries keep their label, which is wrong on purpose.
@@ -437,7 +461,9 @@ def add_noise(data: Dataset, pool: NDArray[np.int64], share: float, seed: int) -
     flipped = np.sort(rng.choice(pool, size=min(wanted, len(pool)), replace=False))
     if not len(flipped):
         return data
-    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[flipped]
+    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[
+        flipped
+    ]
     labels = data.labels.copy()
     labels[flipped] = (labels[flipped] + rng.integers(1, n_classes)) % n_classes
     return data.with_labels(labels)

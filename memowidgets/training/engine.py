@@ -44,11 +44,29 @@ from memowidgets.checks import warn_user
 from memowidgets.cores import cores
 from memowidgets.metrics import logit_gap
 from memowidgets.models.base import Bases
-from memowidgets.models.device import count_devices, free_memory, resolve_device, torch_device
+from memowidgets.models.device import (
+    count_devices,
+    free_memory,
+    resolve_device,
+    torch_device,
+)
 from memowidgets.progress import Progress
-from memowidgets.store import Absent, ForeignError, NotThereError, RunDirectory, StoreError, Tensors
+from memowidgets.store import (
+    Absent,
+    ForeignError,
+    NotThereError,
+    RunDirectory,
+    StoreError,
+    Tensors,
+)
 from memowidgets.training.config import derived_seed
-from memowidgets.training.design import SHADOW, Design, Kind, ReferenceDesign, ShadowDesign
+from memowidgets.training.design import (
+    SHADOW,
+    Design,
+    Kind,
+    ReferenceDesign,
+    ShadowDesign,
+)
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.probe import check_functions
 from memowidgets.vocabulary import Note, first_line, listed
@@ -59,7 +77,8 @@ _GAP, _LOSS = "gap.", "loss."  # before the name of a checkpoint
 _LAYER = "forward.layer."
 _CHOICE = "shadows.json"
 
-Content = tuple[dict[str, NDArray[Any]], dict[str, str]]  # of a file: arrays and metadata
+# of a file: arrays and metadata
+Content = tuple[dict[str, NDArray[Any]], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -152,22 +171,34 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> Content:
     asked = job.shadows.asked(design, members)
     rows = design.pool[asked]
     arrays: dict[str, NDArray[Any]] = {"members": members}
-    metadata = {"design": job.shadows.key, "config": job.config, "precision": learner.precision}
+    metadata = {
+        "design": job.shadows.key,
+        "config": job.config,
+        "precision": learner.precision,
+    }
     for name, step in own_steps(job, len(own)):
         learner.advance(step, progress, f"training {kind.noun} {index}")
         if name in job.checkpoints:
             gaps = np.full(len(design.pool), np.nan, dtype=np.float32)
-            gaps[asked] = logit_gap(learner.look_at(rows).logits, learner.recipe.data.labels[rows])
+            gaps[asked] = logit_gap(
+                learner.look_at(rows).logits, learner.recipe.data.labels[rows]
+            )
             arrays[_GAP + name] = gaps
         if job.forward is not None and name == job.forward.checkpoint:
             seen = learner.look_at(own, capture=True)
             arrays |= {"forward.logits": seen.logits, "forward.losses": seen.losses}
-            arrays |= {_LAYER + layer: seen.layers[layer] for layer in job.forward.layers}
+            arrays |= {
+                _LAYER + layer: seen.layers[layer] for layer in job.forward.layers
+            }
             arrays[_LOSS + name] = seen.losses
             metadata["forward"] = name
         elif name in job.traced:
             arrays[_LOSS + name] = learner.look_at(own).losses
-    metadata |= {"seed": str(job.seed), "index": str(index), "finished": str(int(time.time()))}
+    metadata |= {
+        "seed": str(job.seed),
+        "index": str(index),
+        "finished": str(int(time.time())),
+    }
     return arrays, {**metadata, "seconds": f"{time.monotonic() - start:.1f}"}
 
 
@@ -177,7 +208,10 @@ def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
     settings, n_target = job.recipe.settings, len(job.design.members)
     if settings.steps_per_epoch(n_members) != settings.steps_per_epoch(n_target):
         own, of = settings.total_steps(n_members), settings.total_steps(n_target)
-        for name, step in wanted.items():  # none after step 0 is a model that was never trained
+        for (
+            name,
+            step,
+        ) in wanted.items():  # none after step 0 is a model that was never trained
             wanted[name] = max(round(step / of * own), min(step, 1))
     return sorted(wanted.items(), key=lambda item: item[1])
 
@@ -225,13 +259,18 @@ def fill(
     """
     device = "auto" if executor is not None and job.recipe.anywhere else None
     name, orders = uuid.uuid4().hex, Orders()
-    with _explain_failure(files, job), _ready(job, executor, processes) as (workers, source):
+    with (
+        _explain_failure(files, job),
+        _ready(job, executor, processes) as (workers, source),
+    ):
         try:
             left = list(missing)
             while left or orders:
                 if left:  # all are ordered at once, so that a cluster that adapts to work grows
                     index = left.pop(0)
-                    order = workers.submit(train_ordered, index, name, source, versions(), device)
+                    order = workers.submit(
+                        train_ordered, index, name, source, versions(), device
+                    )
                     orders[order] = index
                 else:
                     wait(orders, _POLL_SECONDS, FIRST_COMPLETED)
@@ -242,7 +281,8 @@ def fill(
                 progress.report(done, total, f"training {job.shadows.kind.noun}s")
         except BaseException as error:
             for future in orders:
-                with suppress(NotImplementedError):  # Parsl's can't be cancelled, and are trained
+                # Parsl's can't be cancelled, and are trained
+                with suppress(NotImplementedError):
                     future.cancel()
             if isinstance(error, Exception):  # not for somebody who interrupts
                 _write_rest(files, orders, waits=executor is not None)
@@ -268,8 +308,11 @@ def check_executor(executor: Any) -> None:
             "executor must be a concurrent.futures.Executor (Dask: client.get_executor(); "
             f"submitit and others: docs/cluster.md), not {type(executor).__name__}"
         )
-    context = getattr(executor, "_mp_context", None)
-    if isinstance(executor, ProcessPoolExecutor) and context.get_start_method() == "fork":  # type: ignore[union-attr]
+    context: Any = getattr(executor, "_mp_context", None)
+    if (
+        isinstance(executor, ProcessPoolExecutor)
+        and context.get_start_method() == "fork"
+    ):
         raise ValueError(
             "this ProcessPoolExecutor starts its processes by fork, and they may hang; leave "
             'executor= out, or pass mp_context=multiprocessing.get_context("spawn") to it'
@@ -308,7 +351,9 @@ def _ready(
 
 
 @contextmanager
-def _local_processes(job: ShadowJob, processes: int) -> Iterator[tuple[Executor, JobFile]]:
+def _local_processes(
+    job: ShadowJob, processes: int
+) -> Iterator[tuple[Executor, JobFile]]:
     """Yield processes of this machine, which share its cores as threads, and its GPUs.
 
     The job is in a file. In the pipe of a process that dies as it starts, it would block this one.
@@ -324,7 +369,9 @@ def _local_processes(job: ShadowJob, processes: int) -> Iterator[tuple[Executor,
             gpus.put(job.recipe.device if chosen else f"{kind}:{i % n}")
     threads, kill = max(1, cores() // processes), True
     prefix = "memowidgets-samples-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix=prefix, ignore_cleanup_errors=True
+    ) as folder:
         source = JobFile.write(job, folder)
         workers: Any = Local(
             processes,
@@ -407,7 +454,9 @@ class JobFile:
                     file.write(content)
         except OSError as error:
             what = f"the samples cannot be written to {path} ({error.strerror})"
-            raise StoreError(f"{what}; set TMPDIR to a folder that has room for them") from error
+            raise StoreError(
+                f"{what}; set TMPDIR to a folder that has room for them"
+            ) from error
         return cls(str(path), tuple(places))
 
     def read(self) -> ShadowJob:
@@ -514,7 +563,9 @@ def versions() -> str:
     """Return what must be the same in all processes, with a digest of the package's code."""
     package, code = Path(__file__).parents[1], hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
-        code.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
+        code.update(
+            file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes()
+        )
     torch = importlib.metadata.version("torch").split("+")[0]
     python = ".".join(platform.python_version_tuple()[:2])
     digest = code.hexdigest()[:8]
@@ -526,7 +577,11 @@ def _job_of(name: str, source: Source) -> ShadowJob:
     with _Kept.mutex:
         if _Kept.job is None or _Kept.name != name:
             _Kept.job = None  # its memory is free before the next job needs it
-            job = source.read() if isinstance(source, JobFile) else cloudpickle.loads(source)
+            job = (
+                source.read()
+                if isinstance(source, JobFile)
+                else cloudpickle.loads(source)
+            )
             if job.probe:
                 check_functions(job.probe, job.recipe, job.design)
             _Kept.name = name
@@ -625,7 +680,9 @@ class ShadowSet:
         trained = read_choice(self._run).get("trained", {}).get(self.key, 0)
         numbers = self._numbers()
         faults = [self._run.why_not(self._name(i)) for i in numbers]
-        faults += [f"{self.path_of(i)} is missing" for i in range(trained) if i not in numbers]
+        faults += [
+            f"{self.path_of(i)} is missing" for i in range(trained) if i not in numbers
+        ]
         wrong = [fault for fault in faults if fault is not None]
         if not wrong:
             return []
@@ -699,7 +756,9 @@ class ShadowSet:
         held = self.checkpoints()
         if checkpoint not in held:
             what = f"the {self._kind.noun}s have gaps at {', '.join(held)}, not"
-            raise NotThereError(what, f"call {self._kind.call} again for it", checkpoint)
+            raise NotThereError(
+                what, f"call {self._kind.call} again for it", checkpoint
+            )
         for sentence in self.lost():
             warn_user(sentence)
         files = [self.file(index) for index in indices]
@@ -740,10 +799,14 @@ class ShadowSet:
             progress.report(done, total, f"training {self._kind.noun}s")
             if executor is None:
                 free_memory(torch_device(job.recipe.device))
-            at_once = min(processes or default_processes(job.recipe.device), len(missing))
+            at_once = min(
+                processes or default_processes(job.recipe.device), len(missing)
+            )
             fill(self, job, missing, total, progress, executor, at_once)
 
-    def missing(self, part: Sequence[int], job: ShadowJob) -> tuple[list[int], ShadowJob]:
+    def missing(
+        self, part: Sequence[int], job: ShadowJob
+    ) -> tuple[list[int], ShadowJob]:
         """Return those of the shadow models that `fill` would train, and its job.
 
         The job then asks for everything that all existing shadow models have.
@@ -766,12 +829,16 @@ class ShadowSet:
             return False
         file = self.file(index)
         wanted, kept = job.forward, _forward_of(file)
-        if wanted is not None and (kept is None or kept.checkpoint != wanted.checkpoint):
+        if wanted is not None and (
+            kept is None or kept.checkpoint != wanted.checkpoint
+        ):
             return False
         layers = {*wanted.layers} - {*kept.layers} if wanted and kept else set()
         return set(job.checkpoints) <= _gaps_in(file) and not layers
 
-    def write(self, index: int, arrays: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
+    def write(
+        self, index: int, arrays: dict[str, NDArray[Any]], metadata: dict[str, str]
+    ) -> None:
         """Write a shadow model that a worker returned."""
         self._run.write_tensors(self._name(index), arrays, metadata)
 
@@ -805,7 +872,10 @@ class ShadowSet:
 def read_choice(run: RunDirectory) -> dict[str, Any]:
     """Return the set of shadow models behind the truth, and the number trained of each."""
     kept = run.read_note(_CHOICE) if run.has_file(_CHOICE) else {}
-    if not (isinstance(kept.get("trained", {}), dict) and isinstance(kept.get("key", ""), str)):
+    if not (
+        isinstance(kept.get("trained", {}), dict)
+        and isinstance(kept.get("key", ""), str)
+    ):
         raise StoreError(f"{run.path / _CHOICE} is broken; delete it")
     return kept
 

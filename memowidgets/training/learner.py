@@ -72,7 +72,9 @@ _TARGET_STREAM = 3
 _SHARE = 1 / 4  # largest share of the free memory that a kept model may have
 _FREE_BYTES = 2**32  # where a device does not tell its free memory
 _SAME = 1e-4  # of a loss in nats, where it is rounded as in training: the difference is 0 there
-_ELSEWHERE = 1e-2  # in the median, on another device or with other versions, as TF32 explains
+_ELSEWHERE = (
+    1e-2  # in the median, on another device or with other versions, as TF32 explains
+)
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,9 @@ class Learner:
 
     def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Load a module's state; the optimizer stays as it is."""
-        self.recipe.model.load_weights(self.module, {k: _tensor(v) for k, v in weights.items()})
+        self.recipe.model.load_weights(
+            self.module, {k: _tensor(v) for k, v in weights.items()}
+        )
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         """Return what `resume` needs: arrays and text."""
@@ -193,10 +197,14 @@ class Learner:
             "plain": json.dumps(plain),
         }
 
-    def resume(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
+    def resume(
+        self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+    ) -> None:
         """Continue from a saved learner, or from weights alone with a fresh optimizer."""
         state: dict[int, dict[str, Any]] = {}
-        trained = [one for group in self._optimizer.param_groups for one in group["params"]]
+        trained = [
+            one for group in self._optimizer.param_groups for one in group["params"]
+        ]
         for name, array in _below(_OPTIMIZER, arrays).items():
             index, key = name.split(".", 1)
             kept = _in_layout_of(trained[int(index)], _tensor(array))
@@ -220,9 +228,13 @@ class Learner:
     def _take_step(self) -> None:
         settings = self.recipe.settings
         for group in self._optimizer.param_groups:
-            group["lr"] = settings.rate(self.step, len(self.members), group[_FIRST_RATE])
+            group["lr"] = settings.rate(
+                self.step, len(self.members), group[_FIRST_RATE]
+            )
         what = f"a batch of {settings.batch_size} samples in training"
-        with room_for(what, "pass a smaller batch_size=, with accumulate= for steps of equal size"):
+        with room_for(
+            what, "pass a smaller batch_size=, with accumulate= for steps of equal size"
+        ):
             self._gradients(self._samples())
         with room_for():
             self._optimizer.step()
@@ -247,18 +259,25 @@ class Learner:
                     if is_one and "more than 1 value per channel" in str(error):
                         continue
                     raise
-            share = torch.full_like(losses, 1 / len(samples))  # takes less than sum() and division
+            # takes less than sum() and division
+            share = torch.full_like(losses, 1 / len(samples))
             losses.backward(share)  # type: ignore[no-untyped-call]
 
     def _samples(self) -> NDArray[np.int64]:
         """Return the step's samples; each epoch's order depends on the seed alone."""
         size = self.recipe.settings.batch_size * self.recipe.settings.accumulate
-        epoch, index = divmod(self.step, self.recipe.settings.steps_per_epoch(len(self.members)))
+        epoch, index = divmod(
+            self.step, self.recipe.settings.steps_per_epoch(len(self.members))
+        )
         if self._order is None or self._order[0] != epoch:
             rng = np.random.default_rng(epoch_seed(self.seed, epoch))
             model = self.recipe.model
-            lengths = model.lengths(self.recipe.data) if model.batches_by_length else None
-            order = epoch_order(self.members, lengths, self.recipe.settings.batch_size, rng)
+            lengths = (
+                model.lengths(self.recipe.data) if model.batches_by_length else None
+            )
+            order = epoch_order(
+                self.members, lengths, self.recipe.settings.batch_size, rng
+            )
             self._order = (epoch, order)
         return self._order[1][index * size : (index + 1) * size]
 
@@ -278,7 +297,9 @@ def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optim
 
 
 @cache
-def _without_compiler(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
+def _without_compiler(
+    kind: type[torch.optim.Optimizer],
+) -> Callable[..., torch.optim.Optimizer]:
     """Return an optimizer of torch whose methods do not import torch's compiler.
 
     torch wraps these methods to hide them from `torch.compile`, which takes a third of the time
@@ -292,7 +313,9 @@ def _without_compiler(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.
     return type(kind.__name__, (kind,), {**methods, "step": step})
 
 
-def given_optimizer(make: Callable[..., Any], parameters: list[Any]) -> torch.optim.Optimizer:
+def given_optimizer(
+    make: Callable[..., Any], parameters: list[Any]
+) -> torch.optim.Optimizer:
     """Return the optimizer that a user's function makes for some parameters.
 
     Raises
@@ -387,7 +410,8 @@ class Loaded:
     _last: ClassVar[weakref.ref[Loaded] | None] = None
 
     def __init__(self) -> None:
-        self.alone = threading.RLock()  # a pass changes the mode of its module while it runs
+        # a pass changes the mode of its module while it runs
+        self.alone = threading.RLock()
         self._learner: Learner | None = None
         self._of: Hashable = None
 
@@ -436,7 +460,11 @@ class ModelPasses:
         self.labels: NDArray[np.int64] = recipe.data.labels[members]
 
     def ask(
-        self, module: nn.Module, data: Dataset, positions: NDArray[np.int64], **options: Any
+        self,
+        module: nn.Module,
+        data: Dataset,
+        positions: NDArray[np.int64],
+        **options: Any,
     ) -> Forward:
         """Run the module over any samples; options are those of `forward`."""
         raise NotImplementedError
@@ -470,7 +498,9 @@ class _LearnerPasses(ModelPasses):
         """Run the learner's module over any samples."""
         return self._learner.look_at(positions, data=data, **options)
 
-    def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
+    def look(
+        self, module: nn.Module, progress: Progress, allocate: Allocate
+    ) -> Forward:
         """Run the module over the members."""
         where = self.recipe.data, self.members
         return self.ask(module, *where, progress=progress, allocate=allocate)
@@ -479,7 +509,10 @@ class _LearnerPasses(ModelPasses):
         """Return what a checkpoint stores; its digest is that of the file."""
         model = self.recipe.model
         return Weights(
-            "", self._learner.weights(), model.weights_name, model.weights_config(module)
+            "",
+            self._learner.weights(),
+            model.weights_name,
+            model.weights_config(module),
         )
 
 
@@ -511,7 +544,12 @@ class TargetTraining:
         seed: int,
         loaded: Loaded | None = None,
     ) -> None:
-        self._run, self.recipe, self._design, self._held_out = run, recipe, design, held_out
+        self._run, self.recipe, self._design, self._held_out = (
+            run,
+            recipe,
+            design,
+            held_out,
+        )
         self._loaded = loaded or Loaded()
         self._seed = derived_seed(seed, _TARGET_STREAM)
 
@@ -536,7 +574,9 @@ class TargetTraining:
                 if records and step <= learner.step:
                     continue
                 seconds = self._bring(learner, step, epoch, progress)
-                record = recorder.write(learner.module, step, Progress(), seconds=seconds)
+                record = recorder.write(
+                    learner.module, step, Progress(), seconds=seconds
+                )
                 self._keep_state(learner, record)
                 records.append(record)
                 if stop is not None and stop.is_reached(records):
@@ -564,7 +604,9 @@ class TargetTraining:
         with self._loaded.alone:
             self._check_repeats(self._learner_at(name), read_record(self._run, name))
 
-    def _check_repeats(self, learner: Learner, record: Record, seen: Forward | None = None) -> None:
+    def _check_repeats(
+        self, learner: Learner, record: Record, seen: Forward | None = None
+    ) -> None:
         """Raise if a learner does not give the members the losses that training kept there.
 
         `seen` is a pass over all members. By default, the first and the last batch of one is made.
@@ -606,7 +648,9 @@ class TargetTraining:
         """
         for place in (outputs_of(record.name), forward_of(record.name)):
             if self._run.has(place, record.weights):
-                losses = np.array(self._run.read_tensors(place, record.weights)["losses"])
+                losses = np.array(
+                    self._run.read_tensors(place, record.weights)["losses"]
+                )
                 if float(np.median(losses)) == record.median_loss:
                     return losses
         return None
@@ -641,7 +685,9 @@ class TargetTraining:
                 metadata["step"] = str(by_name[record.name])
                 self._run.write_tensors(start_of(record.name), arrays, metadata)
 
-    def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> float:
+    def _bring(
+        self, learner: Learner, step: int, epoch: float, progress: Progress
+    ) -> float:
         """Bring a learner to a checkpoint; return the seconds of training that it took.
 
         A fork has the state from `start_from` instead.
@@ -672,8 +718,12 @@ class TargetTraining:
             return known
         if record.precision not in COMPUTED:
             wanted = " or ".join(COMPUTED)
-            raise StoreError(f"the pass at {name} is in {record.precision}; it needs {wanted}")
-        recipe = replace(self.recipe, settings=replace(settings, precision=record.precision))
+            raise StoreError(
+                f"the pass at {name} is in {record.precision}; it needs {wanted}"
+            )
+        recipe = replace(
+            self.recipe, settings=replace(settings, precision=record.precision)
+        )
         self._loaded.drop()
         learner = Learner(recipe, self._design.members, self._seed)
         identity = self._identity(record)  # from before the file is read
@@ -688,7 +738,9 @@ class TargetTraining:
     def _resume(self, records: Sequence[Record], plan: Mapping[int, float]) -> Learner:
         """Return a learner as it was at the last checkpoint before the first missing one."""
         learner = Learner(self.recipe, self._design.members, self._seed)
-        whole = takewhile(lambda at: at[0].step == at[1], zip(records, plan, strict=False))
+        whole = takewhile(
+            lambda at: at[0].step == at[1], zip(records, plan, strict=False)
+        )
         for record, _ in reversed(list(whole)):
             name = f"checkpoints/{record.name}/resume"
             if self._run.has(name, record.weights):
@@ -701,7 +753,9 @@ class TargetTraining:
     def _keep_state(self, learner: Learner, record: Record) -> None:
         """Leave the state to resume from at a checkpoint, in place of those of others."""
         arrays, notes = learner.state()
-        self._run.write_tensors(f"checkpoints/{record.name}/resume", arrays, notes, record.weights)
+        self._run.write_tensors(
+            f"checkpoints/{record.name}/resume", arrays, notes, record.weights
+        )
         for other in self._run.place("checkpoints").glob("*/resume.safetensors"):
             if other.parent.name != record.name:
                 self._run.forget(f"checkpoints/{other.parent.name}/resume")
@@ -728,7 +782,9 @@ def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
         )
 
 
-def _is_done(records: Sequence[Record], plan: dict[int, float], stop: StopRule | None) -> bool:
+def _is_done(
+    records: Sequence[Record], plan: dict[int, float], stop: StopRule | None
+) -> bool:
     """Return whether no training is left; a missing checkpoint counts as training left."""
     steps = [record.step for record in records]
     if steps != list(plan)[: len(steps)]:

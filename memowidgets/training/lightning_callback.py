@@ -13,7 +13,9 @@ from memowidgets.checks import warn_user
 def _base() -> type:
     """Return the class of callbacks of the Lightning that is imported or installed, or object."""
     names = "lightning.pytorch", "pytorch_lightning"
-    for name in sorted(names, key=lambda name: name.partition(".")[0] not in sys.modules):
+    for name in sorted(
+        names, key=lambda name: name.partition(".")[0] not in sys.modules
+    ):
         with suppress(ModuleNotFoundError):
             found: type = import_module(name).Callback
             return found
@@ -75,14 +77,17 @@ class LightningCallback(Callback):
         if LightningCallback.__mro__[1] is object:
             raise ModuleNotFoundError("install Lightning with pip install lightning")
         if not hasattr(watch, "step") or not hasattr(watch, "continue_at"):
-            raise TypeError(f"watch must be what mw.watch returns, not {type(watch).__name__}")
+            raise TypeError(
+                f"watch must be what mw.watch returns, not {type(watch).__name__}"
+            )
         self._watch, self._stop = watch, stop
         self._seen = 0
         self._began = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
         """Go on at the Trainer's step if it resumes."""
-        self._seen = self._began = trainer.global_step  # an epoch that it resumes has no start
+        # an epoch that it resumes has no start
+        self._seen = self._began = trainer.global_step
         if self._seen:
             self._watch.continue_at(self._seen)
 

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
-from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
+from memowidgets.data import (
+    Dataset,
+    ImageDataset,
+    MCQDataset,
+    TableDataset,
+    TextDataset,
+)
 from memowidgets.data.pairs import PairDataset, split_pair
 from memowidgets.files import digest_of_arrays
 from memowidgets.models.base import capture_outputs, restore_modes
@@ -45,7 +51,11 @@ _LARGEST = 8192
 _SIDE = 4
 _TRIED = 2  # samples
 _SAMPLED = 1024  # values of a frozen weight in a digest
-_FLOAT32, _SHORT = 1e-3, 5e-2  # rounding of logits, on other devices and in other batches
+# rounding of logits, on other devices and in other batches
+_FLOAT32, _SHORT = (
+    1e-3,
+    5e-2,
+)
 Positions = NDArray[np.int64]
 
 
@@ -82,7 +92,9 @@ def pairs_of(data: Any) -> Pairs:
     from torch.utils.data import DataLoader, SequentialSampler
 
     if isinstance(data, Mapping):
-        raise TypeError(f"data is a mapping of {listed(map(quoted, data), 5)}; pass one of them")
+        raise TypeError(
+            f"data is a mapping of {listed(map(quoted, data), 5)}; pass one of them"
+        )
     if not isinstance(data, DataLoader):
         return Pairs(data)
     sampler: Any = data.sampler
@@ -109,13 +121,17 @@ class Batches:
         Number of samples in a batch. None is the loader's, or 64.
     """
 
-    def __init__(self, data: Dataset, pairs: Pairs | None, batch_size: int | None) -> None:
+    def __init__(
+        self, data: Dataset, pairs: Pairs | None, batch_size: int | None
+    ) -> None:
         self._data, self._pairs = data, pairs
         own = None if pairs is None else pairs.batch_size
         self.size = batch_size or own or _BATCH
         self._texts = _texts_of(data)
         # texts of similar length are together, to pad less
-        lengths = np.zeros(len(data)) if self._texts is None else [*map(len, self._texts)]
+        lengths = (
+            np.zeros(len(data)) if self._texts is None else [*map(len, self._texts)]
+        )
         self._order = np.argsort(lengths, kind="stable")
         self._checks = 0
 
@@ -124,7 +140,9 @@ class Batches:
 
     def __iter__(self) -> Iterator[tuple[Positions, Any]]:
         """Yield positions in the data, and the inputs of these samples."""
-        return self._read(self._order, self.size, self._pairs.workers if self._pairs else 0)
+        return self._read(
+            self._order, self.size, self._pairs.workers if self._pairs else 0
+        )
 
     def check_steady(self) -> None:
         """Raise if rows differ from what was read first. Each call looks at other rows."""
@@ -138,7 +156,9 @@ class Batches:
         """Return the inputs of the first samples."""
         return next(self._read(np.arange(min(n, len(self._data))), n, 0))[1]
 
-    def _read(self, order: Positions, size: int, workers: int) -> Iterator[tuple[Positions, Any]]:
+    def _read(
+        self, order: Positions, size: int, workers: int
+    ) -> Iterator[tuple[Positions, Any]]:
         from torch.utils.data import DataLoader, Subset
 
         places = [order[i : i + size] for i in range(0, len(order), size)]
@@ -146,7 +166,9 @@ class Batches:
             feed = _feeder(self._data, self._texts)
             return ((place, feed(place)) for place in places)
         rows = Subset(self._pairs.rows, order.tolist())
-        loader = DataLoader(rows, size, collate_fn=self._pairs.collate, num_workers=workers)
+        loader = DataLoader(
+            rows, size, collate_fn=self._pairs.collate, num_workers=workers
+        )
         inputs = (split_pair(batch, "a batch of the data")[0] for batch in loader)
         return zip(places, inputs, strict=True)
 
@@ -212,7 +234,8 @@ def _feeder(data: Dataset, texts: Sequence[str] | None) -> Callable[[Positions],
 # layers
 
 
-Layers = Mapping[str, tuple[str, bool]]  # by name a part's, and whether it is what goes into it
+# by name a part's, and whether it is what goes into it
+Layers = Mapping[str, tuple[str, bool]]
 
 
 class Capture:
@@ -246,8 +269,12 @@ class Capture:
     def __enter__(self) -> Self:
         head = {} if self._head is None else {_HEAD: (self._head, False)}
         places = {**self._layers, **head}
-        self._raw = self._stack.enter_context(capture_outputs(self._module, places, _pool))
-        takers = (part for part in self._module.modules() if _MASK in _names_taken(part))
+        self._raw = self._stack.enter_context(
+            capture_outputs(self._module, places, _pool)
+        )
+        takers = (
+            part for part in self._module.modules() if _MASK in _names_taken(part)
+        )
         for part in takers if self._layers else ():
             hook = part.register_forward_pre_hook(self._keep_mask, with_kwargs=True)
             self._stack.callback(hook.remove)
@@ -345,7 +372,8 @@ def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> str:
     linear = {
         name: part
         for name, part in module.named_modules()
-        if isinstance(part, nn.Linear) and ".lora_" not in name  # those of adapters do not count
+        if isinstance(part, nn.Linear)
+        and ".lora_" not in name  # those of adapters do not count
     }
     outputs = {name: (name, False) for name in linear}
     with capture_outputs(module, outputs, lambda _name, _part, values: values) as ran:
@@ -412,7 +440,9 @@ def _pool(name: str, part: nn.Module, values: Tensor) -> Tensor:
         return values
     if _is_channels_last(part, values):
         values = values.permute(0, 3, 1, 2)
-    return adaptive_avg_pool2d(values, _SIDE) if max(values.shape[2:]) > _SIDE else values
+    return (
+        adaptive_avg_pool2d(values, _SIDE) if max(values.shape[2:]) > _SIDE else values
+    )
 
 
 def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
@@ -421,7 +451,9 @@ def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
 
     def widths(*kinds: type[nn.Module]) -> set[int]:
         inside = (p for p in part.modules() if isinstance(p, kinds))
-        return {n for p in inside for w in p.parameters(recurse=False) for n in w.shape[:2]}
+        return {
+            n for p in inside for w in p.parameters(recurse=False) for n in w.shape[:2]
+        }
 
     is_last = values.shape[3] in widths(nn.Linear, nn.LayerNorm)
     return is_last and values.shape[1] not in widths(nn.Conv2d)
@@ -459,7 +491,9 @@ class Looker:
         """Names of the layers, first to last."""
         return tuple(self.layers)
 
-    def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
+    def look(
+        self, module: nn.Module, progress: Progress, allocate: Allocate
+    ) -> Forward:
         """Run the module over all samples. Module and random states stay unchanged.
 
         `allocate` creates the arrays that the pass fills, once, from their shapes by name and from
@@ -506,7 +540,9 @@ class Looker:
                     what="recording a checkpoint",
                     allocate=allocate,
                 )
-        changing = {name: seen for name, seen in capture.lengths.items() if len(seen) > 1}
+        changing = {
+            name: seen for name, seen in capture.lengths.items() if len(seen) > 1
+        }
         if changing:
             seen = set.union(*changing.values())
             warn_user(
@@ -537,7 +573,9 @@ class Looker:
         of_others = f"-{digest_of_arrays(arrays_of(others))}" if others else ""
         return Weights(digest_of_arrays(arrays_of(trained)) + of_others)
 
-    def check_same(self, module: nn.Module, logits: NDArray[np.float32], precision: str) -> None:
+    def check_same(
+        self, module: nn.Module, logits: NDArray[np.float32], precision: str
+    ) -> None:
         """Raise if the first samples' logits are not those of a pass with the same weights.
 
         Raises
@@ -545,12 +583,21 @@ class Looker:
         ValueError
             If they differ by more than rounding explains.
         """
-        n = min(self.batches.size, len(self.labels))  # layers may scale by what is in a batch
+        # layers may scale by what is in a batch
+        n = min(self.batches.size, len(self.labels))
         with in_eval_mode(module):
             inputs = move_to(self.batches.first(n), device_of(module))
-            here = ask(self.forward, module, inputs, n).float().cpu().numpy().astype(np.float64)
+            here = (
+                ask(self.forward, module, inputs, n)
+                .float()
+                .cpu()
+                .numpy()
+                .astype(np.float64)
+            )
         there = np.asarray(logits[:n], np.float64)
-        apart = float(np.abs(here - there).max()) / max(float(np.abs(there).max()), 1e-30)
+        apart = float(np.abs(here - there).max()) / max(
+            float(np.abs(there).max()), 1e-30
+        )
         if apart > (_FLOAT32 if precision == "float32" else _SHORT):
             raise ValueError(
                 f"the logits of a recorded checkpoint differ here by {apart:.1g} of their size: "
@@ -558,7 +605,9 @@ class Looker:
             )
 
 
-def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, Any], Any]) -> Tensor:
+def first_logits(
+    module: nn.Module, batches: Batches, forward: Callable[[Any, Any], Any]
+) -> Tensor:
     """Run a module on two samples, and return their logits, (2, n_classes).
 
     Raises
@@ -577,7 +626,9 @@ def first_logits(module: nn.Module, batches: Batches, forward: Callable[[Any, An
     return logits
 
 
-def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: int) -> Tensor:
+def ask(
+    forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: int
+) -> Tensor:
     """Return the logits of a batch of n samples.
 
     Raises
@@ -590,7 +641,11 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
     found = getattr(output, "logits", output) if found is None else found
     advice = "pass forward=, a function of (module, inputs) that returns such logits"
     if isinstance(found, tuple | list) and found:
-        tables = [t for t in found if getattr(t, "ndim", 0) == 2 and len(t) == n and t.shape[1] > 1]
+        tables = [
+            t
+            for t in found
+            if getattr(t, "ndim", 0) == 2 and len(t) == n and t.shape[1] > 1
+        ]
         narrow = min((table.shape[1] for table in tables), default=0)
         found = found[0]
         if tables and found is tables[0] and found.shape[1] > narrow:
@@ -610,7 +665,9 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a module's state by name."""
-    return {n: value for n, value in module.state_dict().items() if hasattr(value, "detach")}
+    return {
+        n: value for n, value in module.state_dict().items() if hasattr(value, "detach")
+    }
 
 
 def _sample_of(tensor: Tensor) -> Tensor:
@@ -620,7 +677,8 @@ def _sample_of(tensor: Tensor) -> Tensor:
     if type(values) not in (torch.Tensor, torch.nn.Parameter):
         values = values.dequantize()  # such values have no views
     some = values.reshape(-1)[:: max(1, values.numel() // _SAMPLED)]
-    return some.float() if some.is_floating_point() else some  # NumPy lacks most short types
+    # NumPy lacks most short types
+    return some.float() if some.is_floating_point() else some
 
 
 @contextmanager

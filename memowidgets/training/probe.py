@@ -40,7 +40,9 @@ PROBE = {"torch": str, "machine": str, "device": str, "numbers": {str: [float]}}
 
 _WEIGHTS, _FIRST = "module weights", "module first values"
 _SEED = 20251123
-_BOUND = 1e-5  # instruction sets and numbers of threads agree better, 1 % of a rate does not
+_BOUND = (
+    1e-5  # instruction sets and numbers of threads agree better, 1 % of a rate does not
+)
 _ROUNDED = 3e-2  # what a module answers on another device
 _NONE = [-1.0, 0.0]  # in the place of a gradient's numbers: there is no gradient
 _MOST = 20_000_000  # trained values of which the optimizer is asked about each
@@ -55,7 +57,11 @@ Numbers = dict[str, list[float]]
 
 @apart()
 def make_probe(
-    model: Model, data: Dataset, rows: NDArray[np.int64], settings: Settings, n_members: int
+    model: Model,
+    data: Dataset,
+    rows: NDArray[np.int64],
+    settings: Settings,
+    n_members: int,
 ) -> Probe:
     """Return what the user's functions in a recipe do; empty if it has none.
 
@@ -86,7 +92,12 @@ def make_probe(
     import torch
 
     version, numbers = torch.__version__.partition("+")[0], Numbers()
-    made = {"torch": version, "machine": platform.machine(), "device": "cpu", "numbers": numbers}
+    made = {
+        "torch": version,
+        "machine": platform.machine(),
+        "device": "cpu",
+        "numbers": numbers,
+    }
     if model.has_user_code(data):
         asked = data.take(rows[:SAMPLES])
         made["device"], found = _module(model, asked)
@@ -141,7 +152,9 @@ def _role(name: str) -> str:
 def _least(name: str, numbers: Numbers) -> float:
     """Return what a gradient or a buffer that is 0 but for rounding is compared with."""
     group = name.partition("'")[0]
-    alike = (v for key, v in numbers.items() if " of '" in name and key.startswith(group))
+    alike = (
+        v for key, v in numbers.items() if " of '" in name and key.startswith(group)
+    )
     return 1e-3 * max(map(abs, itertools.chain([0.0], *alike)))
 
 
@@ -190,7 +203,10 @@ def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
         module = module.float()
         found: Numbers = {}
         for i, (name, p) in enumerate(module.named_parameters()):
-            found[f"{_WEIGHTS} {quoted(name)}"] = [*map(float, p.shape), float(p.requires_grad)]
+            found[f"{_WEIGHTS} {quoted(name)}"] = [
+                *map(float, p.shape),
+                float(p.requires_grad),
+            ]
             found[f"{_FIRST} {quoted(name)}"] = _size_and_place(p, i)
         device = next(module.parameters(), torch.empty(0)).device
         labels = torch.arange(len(data), device=device) % len(data.class_names)
@@ -213,7 +229,12 @@ def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
 
 
 def _logits_and_losses(
-    model: Model, module: nn.Module, inputs: Any, labels: Tensor, *, training: bool = False
+    model: Model,
+    module: nn.Module,
+    inputs: Any,
+    labels: Tensor,
+    *,
+    training: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return logits and losses of all samples; random states and modes stay as they are."""
     import torch
@@ -245,7 +266,8 @@ def _training_pass(
     import torch
 
     logits, losses = _logits_and_losses(model, module, inputs, labels, training=True)
-    shown = torch.where(logits.isfinite(), logits, 0.0)  # an option that a question lacks is -inf
+    # an option that a question lacks is -inf
+    shown = torch.where(logits.isfinite(), logits, 0.0)
     total = (shown * torch.from_numpy(_numbers(shown.shape, 0)).to(shown.device)).sum()
     if total.requires_grad:
         total.backward()  # type: ignore[no-untyped-call]
@@ -271,7 +293,10 @@ def _size_and_place(tensor: Tensor, number: int) -> list[float]:
     plain = tensor.detach().cpu()
     plain = torch.view_as_real(plain) if plain.is_complex() else plain
     values = np.nan_to_num(plain.double().numpy())
-    return [float(np.linalg.norm(values)), float((values * _numbers(values.shape, number)).sum())]
+    return [
+        float(np.linalg.norm(values)),
+        float((values * _numbers(values.shape, number)).sum()),
+    ]
 
 
 def _numbers(shape: Sequence[int], number: int) -> NDArray[np.float32]:
@@ -317,7 +342,9 @@ def _optimizer(
     from memowidgets.training.learner import given_optimizer
 
     is_cut = sum(map(math.prod, shapes)) > _MOST
-    sizes = [tuple(min(_CUT, n) for n in shape) if is_cut else shape for shape in shapes]
+    sizes = [
+        tuple(min(_CUT, n) for n in shape) if is_cut else shape for shape in shapes
+    ]
     numbers = itertools.count()
 
     def drawn(size: tuple[int, ...]) -> NDArray[np.float64]:

@@ -140,7 +140,9 @@ class Recorder:
         """Return the checkpoint of a step of this very training, if there is one."""
         return next((record for record in self._records if record.step == step), None)
 
-    def start(self, module: nn.Module, step: int | None, *, overwrite: bool = False) -> int:
+    def start(
+        self, module: nn.Module, step: int | None, *, overwrite: bool = False
+    ) -> int:
         """Begin a recording, or go on with one at the step where the training is.
 
         Call `follow` before. Nothing is recorded yet. A start that is refused leaves no folder that
@@ -169,17 +171,25 @@ class Recorder:
             If it has those of another training, or lacks step 0 of this one.
         """
         place, steps_per_epoch = self.run.path, self._plan.steps_per_epoch
-        advice = "choose another path, delete the folder, or pass mw.watch overwrite=True"
+        advice = (
+            "choose another path, delete the folder, or pass mw.watch overwrite=True"
+        )
         with self.run.lock("checkpoints"):
             records, course = read_records(self.run), read_course(self.run)
             if records and course is None:
-                raise StoreError(f"{place} has checkpoints of audit.train(); choose another path")
+                raise StoreError(
+                    f"{place} has checkpoints of audit.train(); choose another path"
+                )
             if overwrite:
                 forget_checkpoints(self.run, records)
                 self.run.place(COURSE).unlink(missing_ok=True)
                 records, course = [], None
             own = steps_per_epoch, self.keep
-            if course and len(records) > 1 and (course.steps_per_epoch, course.keep) != own:
+            if (
+                course
+                and len(records) > 1
+                and (course.steps_per_epoch, course.keep) != own
+            ):
                 raise ValueError(
                     f'{place} has keep="{course.keep}" and {course.steps_per_epoch} steps an '
                     f'epoch, not "{self.keep}" and {steps_per_epoch}; pass the same, or {advice}'
@@ -230,22 +240,31 @@ class Recorder:
         """
         run, passes, epoch = self.run, self.passes, self._plan.epoch_of(step)
         weights = weights or passes.weights(module)
-        name, digest = name_of(epoch), weights.digest or digest_of_arrays(weights.arrays)
+        name, digest = (
+            name_of(epoch),
+            weights.digest or digest_of_arrays(weights.arrays),
+        )
         folder = f"checkpoints/{name}"
         run.forget(forward_of(name), f"scores/{name}")
         for file, content in weights.notes.items():
             run.write_text(f"{folder}/{file}", json.dumps(content, indent=1))
         if weights.file:
             as_others_do = {"format": "pt"}
-            run.write_tensors(f"{folder}/{weights.file}", weights.arrays, as_others_do, digest)
+            run.write_tensors(
+                f"{folder}/{weights.file}", weights.arrays, as_others_do, digest
+            )
         place = forward_of(name) if passes.layer_names else outputs_of(name)
         with file_of_pass(run, place, digest) as allocate:
             seen: Forward = passes.look(module, progress, allocate)
-            aside: tuple[float | None, float | None] = passes.test(module, progress) or (None, None)
+            aside: tuple[float | None, float | None] = passes.test(
+                module, progress
+            ) or (None, None)
         loss = float(np.median(seen.losses))
         # an untrained model may have any order
         has_risen = step > 0 and loss > read_record(run, name_of(0)).median_loss
-        if has_risen and (disorder := order_warning("the logits", seen.logits, passes.labels)):
+        if has_risen and (
+            disorder := order_warning("the logits", seen.logits, passes.labels)
+        ):
             warn_user(disorder)
         record = Record(
             name,
@@ -262,7 +281,9 @@ class Recorder:
         run.write_note(record_file(name), asdict(record))
         return record
 
-    def record(self, module: nn.Module, step: int, progress: Progress | None = None) -> Record:
+    def record(
+        self, module: nn.Module, step: int, progress: Progress | None = None
+    ) -> Record:
         """Record a checkpoint, unless it exists with the same weights.
 
         Checkpoints of this step and later ones are of a training that went on in another way, and
@@ -279,7 +300,11 @@ class Recorder:
             records = read_records(self.run)
             last = self._records[-1] if self._records else None
             there = {(record.step, record.weights) for record in records}
-            if last is not None and last.step < step and (last.step, last.weights) not in there:
+            if (
+                last is not None
+                and last.step < step
+                and (last.step, last.weights) not in there
+            ):
                 raise StoreError(
                     f"another training was recorded at {self.run.path} since {last.name} (step "
                     f"{last.step}) of this one; record this one at another path"
@@ -293,8 +318,11 @@ class Recorder:
             before = [record for record in records if record.step <= own]
             if len(before) < len(records):
                 forget_checkpoints(self.run, records[len(before) :])
-            elif len(records) > 1 and all(  # the first part of a digest is of trained weights
-                r.weights.partition("-")[0] == weights.digest.partition("-")[0] for r in records
+            elif len(
+                records
+            ) > 1 and all(  # the first part of a digest is of trained weights
+                r.weights.partition("-")[0] == weights.digest.partition("-")[0]
+                for r in records
             ):
                 warn_user(
                     f"at step {step} the weights are those of step 0; pass mw.watch the module "
@@ -347,7 +375,9 @@ class Recorder:
         None too without a rule to interrupt by.
         """
         records = [record for record in self._records if record.step <= step]
-        return self._stop.prediction(records) if self._stop and len(records) > 1 else None
+        return (
+            self._stop.prediction(records) if self._stop and len(records) > 1 else None
+        )
 
 
 def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
@@ -362,7 +392,9 @@ def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
 
 def _up_to(records: Sequence[Record], step: int, digest: str) -> list[Record]:
     """Return the checkpoints before a step, and the one at it if it has these weights."""
-    return [r for r in records if r.step < step or (r.step, r.weights) == (step, digest)]
+    return [
+        r for r in records if r.step < step or (r.step, r.weights) == (step, digest)
+    ]
 
 
 def trained_weights(module: nn.Module) -> dict[str, Tensor]:
@@ -373,7 +405,9 @@ def trained_weights(module: nn.Module) -> dict[str, Tensor]:
 def _check_whole(module: nn.Module) -> None:
     """Raise for weights that are spread over processes, where no process can run a pass."""
     parts = [type(part).__name__ for part in module.modules()]
-    spread = any(hasattr(p, "ds_id") or hasattr(p, "full_tensor") for p in module.parameters())
+    spread = any(
+        hasattr(p, "ds_id") or hasattr(p, "full_tensor") for p in module.parameters()
+    )
     if spread or "FullyShardedDataParallel" in parts:
         raise ValueError(
             "the weights in training are spread over processes (FSDP, DeepSpeed's stage 3, tensor "
@@ -394,7 +428,8 @@ def in_the_first_process(work: Callable[[], _T], otherwise: _T) -> _T:
     import torch.distributed as dist
 
     grouped = dist.is_available() and dist.is_initialized()
-    launched = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))  # by a launcher
+    # by a launcher
+    launched = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
     rank = dist.get_rank() if grouped else int(launched) if launched.isdigit() else 0
     if not grouped or dist.get_world_size() == 1:
         return work() if rank == 0 else otherwise

@@ -62,7 +62,8 @@ _OF_REPLIES = (
     'text, create the data with reply="text"; an audit needs one token an option'
 )
 _OF_TEXTS = (
-    "Use the script's tokenizer, and if it cuts long texts, its max_length with truncate=True"
+    "Use the script's tokenizer, and if it cuts long texts, its max_length with "
+    "truncate=True"
 )
 _READING = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)
 Array = NDArray[Any]
@@ -150,12 +151,20 @@ class MemorizationCallback(TrainerCallback):
         checkpoint_every: float | None = None,
         keep: str = "all",
     ) -> None:
-        self._recorder = audit.recorder(stop_at_drop, layers, over_last, checkpoint_every, keep)
+        self._recorder = audit.recorder(
+            stop_at_drop, layers, over_last, checkpoint_every, keep
+        )
         self._resumed = False
         self._progress: Progress | None = None
         self.interrupted: Record | None = None
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_train_begin(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,  # noqa: ARG002
+        **kwargs: Any,
+    ) -> None:
         """Check that the audit belongs to this training, and record step 0."""
         self._resumed, self.interrupted = state.global_step > 0, None
         self._progress = Progress() if args.disable_tqdm else None
@@ -163,8 +172,13 @@ class MemorizationCallback(TrainerCallback):
         try:
             batches = len(loader)  # type: ignore[arg-type]
         except TypeError:  # streamed data
-            batches = math.ceil(len(passes.members) / (args.train_batch_size * args.world_size))
-        course = max(1, math.ceil(batches / args.gradient_accumulation_steps)), state.max_steps
+            batches = math.ceil(
+                len(passes.members) / (args.train_batch_size * args.world_size)
+            )
+        course = (
+            max(1, math.ceil(batches / args.gradient_accumulation_steps)),
+            state.max_steps,
+        )
         model = unwrap(kwargs["model"])
         self._recorder.follow(model, *course)
         if not state.is_world_process_zero:
@@ -204,7 +218,8 @@ class MemorizationCallback(TrainerCallback):
         chosen = self._recorder.prediction(step)
         if chosen is None or not chosen.reached or chosen.record.step != step:
             return False
-        if any(known.step == step for known in before):  # it was interrupted here already
+        # it was interrupted here already
+        if any(known.step == step for known in before):
             return False
         from tqdm.auto import tqdm
 
@@ -267,7 +282,9 @@ class TrainerPasses(ModelPasses):
                 f"it with {type(model).__name__}.from_model(model, tokenizer), without lora"
             )
         if recipe.settings.label_noise:
-            raise ValueError("label_noise changes only the audit's own training; leave it out")
+            raise ValueError(
+                "label_noise changes only the audit's own training; leave it out"
+            )
         super().__init__(recipe, members, held_out)
         self.layer_names = tuple(name for name in layers if name in kept)
         self._layers = tuple(layers)
@@ -285,7 +302,9 @@ class TrainerPasses(ModelPasses):
             config: Any = plain(module).config
             width, n = int(config.num_labels), len(self.recipe.data.class_names)
             if width != n:
-                raise ValueError(f"the model in training has {width} logits for {n} classes")
+                raise ValueError(
+                    f"the model in training has {width} logits for {n} classes"
+                )
         if isinstance(model, CausalLM | SequenceClassifier):
             model.check_padding(module)
         found = model.layer_names(module)
@@ -295,18 +314,25 @@ class TrainerPasses(ModelPasses):
                 f"pass the trained model to {type(model).__name__}.from_model"
             )
 
-    def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
+    def look(
+        self, module: nn.Module, progress: Progress, allocate: Allocate
+    ) -> Forward:
         """Run the module over the members, and keep the layers that are stored."""
         unkept = {LAYER + name for name in {*self._layers} - {*self.layer_names}}
         with used_precision(module) as used:
 
             def stored(shapes: Shapes, _: str) -> Mapping[str, NDArray[np.float32]]:
-                lasting = {name: shape for name, shape in shapes.items() if name not in unkept}
+                lasting = {
+                    name: shape for name, shape in shapes.items() if name not in unkept
+                }
                 return allocate(lasting, used[-1])
 
             where = self.recipe.data, self.members
-            seen = self.ask(module, *where, capture=True, progress=progress, allocate=stored)
-            return replace(seen, precision=used[-1], made_by="")  # in the Trainer's own autocast
+            seen = self.ask(
+                module, *where, capture=True, progress=progress, allocate=stored
+            )
+            # in the Trainer's own autocast
+            return replace(seen, precision=used[-1], made_by="")
 
     def weights(self, module: nn.Module) -> Weights:
         """Return the trained weights and lasting buffers, or an adapter as peft saves it."""
@@ -316,12 +342,17 @@ class TrainerPasses(ModelPasses):
             notes = adapter_config(module, adapter)
             return Weights(digest_of_arrays(arrays), arrays, "adapter_model", notes)
         lasting = module.state_dict().keys()
-        buffers = {n: b for n, b in module.named_buffers() if n in lasting}  # as running means
+        # as running means
+        buffers = {n: b for n, b in module.named_buffers() if n in lasting}
         arrays = arrays_of(trained_weights(module) | buffers)
         return Weights(digest_of_arrays(arrays), arrays, "weights")
 
     def ask(
-        self, module: nn.Module, data: Dataset, positions: NDArray[np.int64], **options: Any
+        self,
+        module: nn.Module,
+        data: Dataset,
+        positions: NDArray[np.int64],
+        **options: Any,
     ) -> Forward:
         """Run the module over any samples, in the precision of its training."""
         device = device_of(module)
@@ -415,7 +446,9 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
         )
     for member in members:
         masks = [rows[i].counted for i in places[_key(member)]]
-        if all(mask is not None and not mask[len(member.content) - 1] for mask in masks):
+        if all(
+            mask is not None and not mask[len(member.content) - 1] for mask in masks
+        ):
             raise ValueError(
                 f"the Trainer's loss leaves out the label of {quoted(member.name)}, where its "
                 f"labels are {_MASKED}"
@@ -444,9 +477,13 @@ def _read_rows(loader: Any, *, prompts: bool) -> list[Row]:
         content, real = _content(batch)
         labels = np.asarray(batch["labels"]).ravel() if "labels" in batch else None
         if prompts or labels is None:
-            return Row(content, counted=None if labels is None else labels[real] != _MASKED)
+            return Row(
+                content, counted=None if labels is None else labels[real] != _MASKED
+            )
         # what is not one class equals no class
-        return Row(content, labels.item() if labels.size == 1 else tuple(labels.tolist()))
+        return Row(
+            content, labels.item() if labels.size == 1 else tuple(labels.tolist())
+        )
 
     again = [read(0).content for _ in range(4)]
     if any(not np.array_equal(again[0], other) for other in again):
@@ -526,7 +563,9 @@ def _difference(rows: Sequence[Row], member: Row, reply: str, *, prompts: bool) 
             "the classes alike, with class_names=list(model.config.id2label.values())"
         )
     if member.content.dtype.kind == "f":
-        return "no row is near; use the Trainer's processor, without random augmentation"
+        return (
+            "no row is near; use the Trainer's processor, without random augmentation"
+        )
     shown = slice(max(0, start - _BEFORE), start + _BEHIND)
     theirs, ours = (ids[shown].tolist() for ids in (row.content, member.content))
     advice = _OF_PROMPTS if prompts else _OF_TEXTS

@@ -67,7 +67,9 @@ class Place(NamedTuple):
 
 PICKS = ("checkpoint", "layer", "metric")
 PARTS = tuple(State.__annotations__)
-PUBLISHED = tuple(f"{name}_committed" if name in ("tau", "eta") else name for name in PARTS)
+PUBLISHED = tuple(
+    f"{name}_committed" if name in ("tau", "eta") else name for name in PARTS
+)
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 MOST_OTHERS = 2  # scores beside the one on show, whose curves can still be told apart
@@ -183,14 +185,20 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         """Offer these choices. A picked value stays picked if it is still among them."""
         for name, offered in choices.items():
             if len(offered) == 0:
-                raise ValueError(f"there is nothing to show yet: no {name}; train first")
+                raise ValueError(
+                    f"there is nothing to show yet: no {name}; train first"
+                )
         with self.hold_sync():
             self._labels = {
                 name[:-1]: {choice.value: choice.label for choice in offered}
                 for name, offered in choices.items()
             }
-            self._by_layer = {choice.value for choice in choices["metrics"] if choice.uses_layer}
-            self._choices = {name: packed_choices(offered) for name, offered in choices.items()}
+            self._by_layer = {
+                choice.value for choice in choices["metrics"] if choice.uses_layer
+            }
+            self._choices = {
+                name: packed_choices(offered) for name, offered in choices.items()
+            }
             for name, offered in choices.items():
                 if getattr(self, name[:-1]) not in self._labels[name[:-1]]:
                     marked = (choice.value for choice in offered if choice.marked)
@@ -214,7 +222,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         picks = proposal["value"]
         problem = mismatch(picks, list[Pick], "comparing")
         if problem or len(picks) > MOST_OTHERS:
-            raise ValueError(problem or f"comparing has {len(picks)} scores, not 1 or 2")
+            raise ValueError(
+                problem or f"comparing has {len(picks)} scores, not 1 or 2"
+            )
         places = [Place(**pick).pick for pick in picks]
         for place in places:
             for name, value in place.items():
@@ -242,7 +252,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             )
         for name, value in state.items():
             if name not in PARTS:
-                raise ValueError(f"unknown part of a state: {name!r}; valid: {', '.join(PARTS)}")
+                raise ValueError(
+                    f"unknown part of a state: {name!r}; valid: {', '.join(PARTS)}"
+                )
             if name in PICKS:
                 self._check(name, value)
         wanted = dict(state)
@@ -270,7 +282,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             return
         wanted, self._pending = self._pending[1], None
         with self._silently():
-            for name, value in [(part, wanted[part]) for part in PARTS if part in wanted]:
+            for name, value in [
+                (part, wanted[part]) for part in PARTS if part in wanted
+            ]:
                 try:
                     setattr(self, name, value)
                 except (ValueError, ArithmeticError, traitlets.TraitError) as error:
@@ -330,7 +344,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _share_now(self, asked: Share) -> None:
         """Send the report, or Python that restores this view, or the reason why not."""
-        answer: dict[str, Any] = {"type": "shared", "request": asked["request"], "text": ""}
+        answer: dict[str, Any] = {
+            "type": "shared",
+            "request": asked["request"],
+            "text": "",
+        }
         buffers: list[bytes] = []
         try:
             if asked["what"] == "report":
@@ -363,13 +381,17 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         """Compute what is picked, in a thread. Show at once what is computed already."""
         self._begin()
 
-    def _begin(self, said: str = "", check: Callable[[Progress], None] | None = None) -> None:
+    def _begin(
+        self, said: str = "", check: Callable[[Progress], None] | None = None
+    ) -> None:
         with self._lock:
             if self._progress is not None:
                 return
             progress = self._progress = Progress(self._show_step)
             pick = self._lacking() or self._choice
-            self._say(said or f"{self._source.missing(*pick).cost}{self._old_view()}", "wait")
+            self._say(
+                said or f"{self._source.missing(*pick).cost}{self._old_view()}", "wait"
+            )
             self._work = NO_WORK | {"busy": True, "what": "starting"}
             now = partial(self._compute_now, pick, progress, check)
             self._computing = in_background(now, "memowidgets-compute")
@@ -388,7 +410,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         timeout : float, optional
             Seconds to wait at most, for the numbers and then for what is drawn of them.
         """
-        while not (self._computing.is_set() and self._comparing.is_set()):  # one begins the other
+        # one begins the other
+        while not (self._computing.is_set() and self._comparing.is_set()):
             if not (self._computing.wait(timeout) and self._comparing.wait(timeout)):
                 return False
         return True
@@ -447,7 +470,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _show_step(self, step: Step) -> None:
         """Show at most ten steps a second, and always the last one."""
         now, is_last = time.monotonic(), step.done == step.total
-        if self._progress is not None and (is_last or now - self._told >= SECONDS_BETWEEN_STEPS):
+        if self._progress is not None and (
+            is_last or now - self._told >= SECONDS_BETWEEN_STEPS
+        ):
             self._told = now
             parts = ("done", "total", "what", "seconds_left")
             self._work = {"busy": True, **{name: getattr(step, name) for name in parts}}
@@ -464,7 +489,11 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _newest_revision(self) -> Any:
         try:
             return self._source.revision()
-        except (OSError, StoreError):  # it is being written, or was deleted: it is asked again
+        # it is being written, or was deleted: it is asked again
+        except (
+            OSError,
+            StoreError,
+        ):
             return None
 
     def _reread_choices(self) -> None:
@@ -550,10 +579,14 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 
     def _label(self, place: Place, parts: Sequence[str] = PICKS) -> str:
         """Name a score by some of its metric, layer and checkpoint."""
-        named = {name: value for name, value in place._asdict().items() if name in parts}
+        named = {
+            name: value for name, value in place._asdict().items() if name in parts
+        }
         if place.metric not in self._by_layer:
             named.pop("layer", None)
-        return ", ".join(self._labels[name].get(value, value) for name, value in named.items())
+        return ", ".join(
+            self._labels[name].get(value, value) for name, value in named.items()
+        )
 
     def _show(self, pick: Place, found: Scored) -> None:
         eta, before = self.eta_committed, self._judged.scored.axis
@@ -572,7 +605,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._show_scores(judged, tau, eta)
             self._taus = taus
             self._show_rows(rows, found.title, tau)
-            self._warnings = list(map(str, found.warnings))  # marimo sends a note's numbers
+            # marimo sends a note's numbers
+            self._warnings = list(map(str, found.warnings))
             self._notes = list(map(str, found.notes))
             self._unchecked = {}
             if judged.memorized is None:
@@ -590,7 +624,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         with self._lock:
             rows = self._rows
             if rows.scored.log_lira is not None:
-                self._show_rows(replace(rows, eta=self.eta_committed), self._title, None)
+                self._show_rows(
+                    replace(rows, eta=self.eta_committed), self._title, None
+                )
             self._compare()
 
     # ---------------------------------------------------------------- comparing
@@ -603,7 +639,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _lacking(self) -> Place | None:
         """Return the first of what is picked and compared that is not computed."""
         wanted = self._choice, *self._others
-        return next((pick for pick in wanted if not self._source.is_computed(*pick)), None)
+        return next(
+            (pick for pick in wanted if not self._source.is_computed(*pick)), None
+        )
 
     def _follow(self, pick: Place) -> None:
         """Compare another score with the same ones; one of these changes places with the old."""
@@ -626,7 +664,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if value != mine and (name != "layer" or pick.metric in self._by_layer)
         ]
         return next(
-            (other for other in apart if self._source.is_computed(*other)), [*apart, pick][0]
+            (other for other in apart if self._source.is_computed(*other)),
+            [*apart, pick][0],
         )
 
     @traitlets.observe("comparing")
@@ -637,7 +676,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 return
             lacking, self._beside = self._lacking(), self.comparing[0]
             if lacking is None:
-                self._comparing = in_background(self._compare_now, "memowidgets-compare")
+                self._comparing = in_background(
+                    self._compare_now, "memowidgets-compare"
+                )
             elif self._wait_for(lacking).short:
                 self.compute()
 
@@ -663,11 +704,18 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         places = [shown, *others]
         views = [self._on_axis(self._source.view(*other)) for other in others]
         found = Compared.of(judged.scored, judged.memorized, views)
-        differ = [name for name in Place._fields if len({getattr(x, name) for x in places}) > 1]
+        differ = [
+            name
+            for name in Place._fields
+            if len({getattr(x, name) for x in places}) > 1
+        ]
         labels = [self._label(each) for each in places]
         called = [self._label(each, differ) or self._label(each) for each in places]
         names = dict(zip(labels, called, strict=True))
-        beside = [*places, *(shown._replace(metric=metric) for metric in self._labels["metric"])]
+        beside = [
+            *places,
+            *(shown._replace(metric=metric) for metric in self._labels["metric"]),
+        ]
         areas: list[dict[str, Any]] = [
             {
                 "name": names.get(label, self._labels["metric"][place.metric]),
@@ -679,7 +727,12 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         ]
         areas.sort(key=lambda row: -row["auc"][0] if row["auc"] else 0)
         known = {**judged.key, "truly": judged.said["truly"], "areas": areas}
-        return found, {**known, "names": called, **found.wire, "said": found.said(called)}
+        return found, {
+            **known,
+            "names": called,
+            **found.wire,
+            "said": found.said(called),
+        }
 
     def _area(self, judged: Judged, place: Place) -> list[float] | None:
         """Return a score's AUC with its interval, if it is computed."""
@@ -718,7 +771,12 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
 def packed_choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
     """Return choices in the form of the front end."""
     return [
-        {"value": c.value, "label": c.label, "marked": c.marked, "usesLayer": c.uses_layer}
+        {
+            "value": c.value,
+            "label": c.label,
+            "marked": c.marked,
+            "usesLayer": c.uses_layer,
+        }
         for c in choices
     ]
 
@@ -733,5 +791,8 @@ def _choices_of(source: Any) -> dict[str, Sequence[Choice]]:
 
 def _sentence(error: Exception) -> str:
     """Return an error as one line."""
-    text = " ".join(without_advice(error).split()) or f"{type(error).__name__}, without a message"
+    text = (
+        " ".join(without_advice(error).split())
+        or f"{type(error).__name__}, without a message"
+    )
     return text if text.endswith((".", "!", "?")) else f"{text}."

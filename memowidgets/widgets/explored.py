@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.checks import check_finite, check_same_order, plain_labels, real_numbers, to_numpy
+from memowidgets.checks import (
+    check_finite,
+    check_same_order,
+    plain_labels,
+    real_numbers,
+    to_numpy,
+)
 from memowidgets.evaluation import Evaluation, compare
 from memowidgets.evaluation.intervals import SortedScores
 from memowidgets.evaluation.scored import AXES, Scored
@@ -33,7 +39,9 @@ if TYPE_CHECKING:
 MOST_LEVELS = 65_536  # distinct errors that are sent as they are
 
 
-def checked_column(name: str, values: ArrayLike, n: int, *, nan: bool = False) -> Floats:
+def checked_column(
+    name: str, values: ArrayLike, n: int, *, nan: bool = False
+) -> Floats:
     """Return one real number for each of n samples, finite unless `nan` is fine, or raise."""
     array = real_numbers(values, name)
     if array.shape != (n,):
@@ -60,7 +68,9 @@ def checked_classes(name: str, values: ArrayLike, n: int) -> Places:
     """Return the class of each of n samples as a number, or raise."""
     labels = plain_labels(to_numpy(values))
     if labels.shape != (n,):
-        raise ValueError(f"{name} has the shape {labels.shape} for {n} samples: give one for each")
+        raise ValueError(
+            f"{name} has the shape {labels.shape} for {n} samples: give one for each"
+        )
     found: Places = np.unique(labels, return_inverse=True)[1]
     return found
 
@@ -69,7 +79,9 @@ def checked_errors(name: str, values: ArrayLike, n: int) -> Floats:
     """Return the standard error of each of n samples, or raise."""
     errors = checked_column(name, values, n)
     if errors.min() < 0:
-        raise ValueError(f"{name} must not be negative, as the one in row {errors.argmin()} is")
+        raise ValueError(
+            f"{name} must not be negative, as the one in row {errors.argmin()} is"
+        )
     return errors
 
 
@@ -95,7 +107,9 @@ def packed_scores(rising: SortedScores) -> dict[str, Any]:
     }
 
 
-def packed_truth(memorized: Bools | None, rising: SortedScores) -> dict[str, bytes | None]:
+def packed_truth(
+    memorized: Bools | None, rising: SortedScores
+) -> dict[str, bytes | None]:
     """Return which values have a memorised sample, one bit for each value.
 
     Returns
@@ -113,7 +127,9 @@ def packed_truth(memorized: Bools | None, rising: SortedScores) -> dict[str, byt
     }
 
 
-def packed_errors(errors: Floats | None, rising: SortedScores) -> dict[str, bytes | None]:
+def packed_errors(
+    errors: Floats | None, rising: SortedScores
+) -> dict[str, bytes | None]:
     """Return standard errors as places in a list of levels, in the order of the scores.
 
     Returns
@@ -200,14 +216,18 @@ class Judged:
     def of(cls, found: Scored, eta: float = 4.0, positives: str = "") -> Judged:
         """Leave out the samples without log-LiRA, unless no sample has one."""
         if found.truth is not None and found.log_lira is not None:
-            raise ValueError("give memorized or log_lira, not both: η says who is memorised")
+            raise ValueError(
+                "give memorized or log_lira, not both: η says who is memorised"
+            )
         judged, note = found.judged, ""
         n_without = int((~judged).sum())
         if n_without == len(found):
             note = "" if found.log_lira is None else "No sample has a log-LiRA yet."
             found = replace(found, log_lira=None)
         elif n_without:
-            are = verb(n_without, "sample without log-LiRA is", "samples without log-LiRA are")
+            are = verb(
+                n_without, "sample without log-LiRA is", "samples without log-LiRA are"
+            )
             note, found = f"{n_without} {are} left out.", found.only(judged)
         return cls(found, eta, note, positives)
 
@@ -311,12 +331,16 @@ def checked_scores(
     if scores is None:
         values = np.full(n or 0, np.nan)
     else:
-        values = checked_column("scores", scores, len(to_numpy(scores)) if n is None else n)
+        values = checked_column(
+            "scores", scores, len(to_numpy(scores)) if n is None else n
+        )
         if not len(values):
             raise ValueError("scores is empty: there must be at least one sample")
     n = len(values)
 
-    def known(check: Callable[..., Any], name: str, given: ArrayLike | None, **how: Any) -> Any:
+    def known(
+        check: Callable[..., Any], name: str, given: ArrayLike | None, **how: Any
+    ) -> Any:
         return None if given is None else check(name, given, n, **how)
 
     return Scored(
@@ -355,14 +379,21 @@ class Compared:
 
     @classmethod
     def of(
-        cls, first: Scored, memorized: NDArray[np.bool_] | None, others: Sequence[Scored]
+        cls,
+        first: Scored,
+        memorized: NDArray[np.bool_] | None,
+        others: Sequence[Scored],
     ) -> Compared:
         """Take the samples of the first score that have each other one too."""
-        beside = [_aligned(each.positions, each.scores, first.positions) for each in others]
+        beside = [
+            _aligned(each.positions, each.scores, first.positions) for each in others
+        ]
         scores = np.stack([first.scores, *beside])
         there = ~np.isnan(scores).any(axis=0)
         if not there.any():
-            raise ValueError("these scores have no sample in common: choose another one")
+            raise ValueError(
+                "these scores have no sample in common: choose another one"
+            )
         known = None if memorized is None else memorized[there]
         return cls(first.positions[there], scores[:, there], known, int((~there).sum()))
 
@@ -377,7 +408,9 @@ class Compared:
 
         A budget flags what has at most that rank, so samples that tie are flagged together or not.
         """
-        return np.stack([np.cumsum(one.counts)[one.rung] for one in self.rising]).astype(np.uint32)
+        return np.stack(
+            [np.cumsum(one.counts)[one.rung] for one in self.rising]
+        ).astype(np.uint32)
 
     def part(self, asked: Part) -> NDArray[np.int64]:
         """Return the positions of the samples that some scores flag at a budget, and others not."""
@@ -392,24 +425,34 @@ class Compared:
         if self.memorized is None or self.memorized.all() or not self.memorized.any():
             return []
         each = zip(self.scores, self.rising, strict=True)
-        return [Evaluation.of(scores, self.memorized, rising) for scores, rising in each]
+        return [
+            Evaluation.of(scores, self.memorized, rising) for scores, rising in each
+        ]
 
     def said(self, names: Sequence[str]) -> str:
         """Return in words by how much the AUCs of the first two scores differ."""
         left_out = ""
         if self.left_out:
             lack = verb(self.left_out, "sample lacks", "samples lack")
-            left_out = f"{whole(self.left_out)} {lack} one of these scores and are left out. "
+            left_out = (
+                f"{whole(self.left_out)} {lack} one of these scores and are left out. "
+            )
         if not self.evaluations:
             return left_out.strip()
         first, second = self.evaluations[:2]
         if min(first.n_memorized, first.n - first.n_memorized) < 2:
-            return f"{left_out}With one sample of a kind, nobody can tell the AUCs apart."
+            return (
+                f"{left_out}With one sample of a kind, nobody can tell the AUCs apart."
+            )
         low, high = compare(first, second).interval
         digits = next((d for d in (2, 3) if round(low, d) and round(high, d)), 4)
         ends = " to ".join(f"{round(x, digits) + 0.0:.{digits}f}" for x in (low, high))
         unclear = low <= 0 <= high
-        so = "includes 0: this audit can't tell them apart" if unclear else "leaves out 0"
+        so = (
+            "includes 0: this audit can't tell them apart"
+            if unclear
+            else "leaves out 0"
+        )
         between = f"has a paired 95 % interval of {ends.replace('-', '−')}, which {so}."
         return f"{left_out}The AUC of {names[0]} less that of {names[1]} {between}"
 
@@ -428,6 +471,8 @@ def _aligned(
     at: NDArray[np.int64], scores: NDArray[np.float64], positions: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return the scores of these positions, NaN for one that has none."""
-    everywhere = np.full(int(max(at.max(initial=0), positions.max(initial=0))) + 1, np.nan)
+    everywhere = np.full(
+        int(max(at.max(initial=0), positions.max(initial=0))) + 1, np.nan
+    )
     everywhere[at] = scores
     return everywhere[positions]

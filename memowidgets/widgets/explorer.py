@@ -11,7 +11,13 @@ import traitlets
 
 from memowidgets.evaluation.scored import AXES
 from memowidgets.vocabulary import at, counted_flagged
-from memowidgets.widgets.explored import NOTHING, Judged, axes_of, checked_scores, packed_floats
+from memowidgets.widgets.explored import (
+    NOTHING,
+    Judged,
+    axes_of,
+    checked_scores,
+    packed_floats,
+)
 from memowidgets.widgets.inspected import one_of
 from memowidgets.widgets.standin import bundle, still
 from memowidgets.widgets.widget import (
@@ -91,7 +97,9 @@ class Thresholds(AtThreshold):
         judged, log_lira = self._judged, self._judged.scored.log_lira
         if content["version"] == judged.version and log_lira is not None:
             values, wide = packed_floats(log_lira[judged.scored.rising.order])
-            self.send({"type": "log_lira", "version": judged.version, "wide": wide}, [values])
+            self.send(
+                {"type": "log_lira", "version": judged.version, "wide": wide}, [values]
+            )
 
     @validate("tau_committed", "eta", "eta_committed")
     def _check_thresholds(self, proposal: Any) -> float:
@@ -132,7 +140,9 @@ class Thresholds(AtThreshold):
 
     # ---------------------------------------------------------------- what the page is told
 
-    def _show_scores(self, judged: Judged, tau: float | None, eta: float | None) -> None:
+    def _show_scores(
+        self, judged: Judged, tau: float | None, eta: float | None
+    ) -> None:
         """Show other scores in the same view; None leaves τ or η where it is."""
         threshold = self.tau if tau is None else checked_tau(tau)
         least = self.eta if eta is None else checked_tau(eta, "eta")
@@ -155,7 +165,10 @@ class Thresholds(AtThreshold):
     def _let_scores_go(self) -> None:
         """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""
         with self._lock:
-            self._judged, self._given = replace(NOTHING, eta=self.eta_committed), NOTHING.scored
+            self._judged, self._given = (
+                replace(NOTHING, eta=self.eta_committed),
+                NOTHING.scored,
+            )
             self._data, self._truth, self._late = {}, {}, {}
 
     def _in_words(self) -> str:
@@ -281,7 +294,10 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         found = checked_scores(
             scores, memorized, title, errors, log_lira, natural, canaries, labels
         )
-        least, first = checked_tau(eta, "eta"), checked_tau(found.tau if tau is None else tau)
+        least, first = (
+            checked_tau(eta, "eta"),
+            checked_tau(found.tau if tau is None else tau),
+        )
         judged = Judged.of(found, least, truth)
         super().__init__(**traits)
         self._given = found

@@ -67,7 +67,11 @@ class Listed:
     @cached_property
     def sorts(self) -> dict[str, str]:
         """Labels of the orders that make sense here, by name."""
-        return {name: label for name, (label, key) in _SORTS.items() if key(self) is not None}
+        return {
+            name: label
+            for name, (label, key) in _SORTS.items()
+            if key(self) is not None
+        }
 
     def mask(self, name: str, tau: float) -> NDArray[np.bool_]:
         """Return a mask of the rows that a filter shows."""
@@ -86,7 +90,9 @@ class Listed:
 
     def counts(self, tau: float) -> dict[str, int]:
         """Return how many rows each filter shows."""
-        return {name: int(np.count_nonzero(self.mask(name, tau))) for name in self.filters}
+        return {
+            name: int(np.count_nonzero(self.mask(name, tau))) for name in self.filters
+        }
 
     def order(self, name: str) -> NDArray[np.int64]:
         """Return all rows in an order, by its name."""
@@ -139,7 +145,9 @@ _SORTS: dict[str, tuple[str, Callable[[Listed], Any]]] = {
 }
 
 
-def first_of(order: NDArray[np.int64], found: NDArray[np.bool_], most: int) -> NDArray[np.int64]:
+def first_of(
+    order: NDArray[np.int64], found: NDArray[np.bool_], most: int
+) -> NDArray[np.int64]:
     """Return the first rows of an order that are found. It reads no more of the order than needed.
 
     Examples
@@ -172,7 +180,9 @@ def rows_from(
     scored = checked_scores(scores, memorized, "", errors, log_lira, n=n)
     known = reader.labels() if labels is None else _checked_labels(labels, n)
     return Listed(
-        replace(scored, labels=known, probabilities=_checked_probabilities(probabilities, n))
+        replace(
+            scored, labels=known, probabilities=_checked_probabilities(probabilities, n)
+        )
     )
 
 
@@ -181,11 +191,15 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
     if array.shape != (n,):
         raise ValueError(f"labels has the shape {array.shape} for {n} samples")
     if array.dtype.kind not in "iub":
-        raise TypeError(f"labels must be integers that number the classes, not {array.dtype}")
+        raise TypeError(
+            f"labels must be integers that number the classes, not {array.dtype}"
+        )
     return array.astype(np.int64)
 
 
-def _checked_probabilities(probabilities: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
+def _checked_probabilities(
+    probabilities: ArrayLike | None, n: int
+) -> NDArray[np.float64] | None:
     if probabilities is None:
         return None
     array = np.asarray(probabilities)
@@ -208,7 +222,9 @@ def checked_names(ids: Sequence[str] | None, n: int) -> list[str] | None:
 
 def class_names_of(samples: Any, class_names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the class names that the user gave, else those of the samples."""
-    names = class_names if class_names is not None else getattr(samples, "class_names", ())
+    names = (
+        class_names if class_names is not None else getattr(samples, "class_names", ())
+    )
     return tuple(str(name) for name in names)
 
 

@@ -13,7 +13,13 @@ from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, to_csv
 from memowidgets.vocabulary import at, counted_flagged, quoted
 from memowidgets.widgets.explorer import AtThreshold
-from memowidgets.widgets.inspected import checked_names, class_names_of, first_of, one_of, rows_from
+from memowidgets.widgets.inspected import (
+    checked_names,
+    class_names_of,
+    first_of,
+    one_of,
+    rows_from,
+)
 from memowidgets.widgets.items import (
     MOST_GLIMPSE,
     MOST_WHOLE,
@@ -43,7 +49,14 @@ if TYPE_CHECKING:
 
     from memowidgets.widgets.explored import Compared
     from memowidgets.widgets.inspected import Listed
-    from memowidgets.widgets.messages import AskDetail, AskPage, Decide, Plain, SampleDetail, Shown
+    from memowidgets.widgets.messages import (
+        AskDetail,
+        AskPage,
+        Decide,
+        Plain,
+        SampleDetail,
+        Shown,
+    )
     from memowidgets.widgets.samples import SampleReader
 
 
@@ -92,7 +105,9 @@ class Deciding:
         if self._codes[0] != version or not len(codes):
             codes = np.full(len(self._reader), CHOICES.index("undecided"), np.int8)
             for name, made in self.log.table().items():
-                codes[self._items.positions.get(name, [])] = CHOICES.index(made.decision)
+                codes[self._items.positions.get(name, [])] = CHOICES.index(
+                    made.decision
+                )
             self._codes = (version, codes)
         return codes
 
@@ -101,10 +116,14 @@ class Deciding:
         return {
             "choices": list(self.choices),
             "refused": {} if self._reader.is_text else {"anonymise": _NO_TEXT},
-            "classes": [self._items.class_name(i) for i in range(len(self._items.class_names))],
+            "classes": [
+                self._items.class_name(i) for i in range(len(self._items.class_names))
+            ],
             "undo": self.log.undo_levels,
             "decided": len(self.log),
-            "problem": _RECORDED if self.log.is_recorded else readable(self.log.problem),
+            "problem": _RECORDED
+            if self.log.is_recorded
+            else readable(self.log.problem),
         }
 
     def decide(
@@ -206,7 +225,11 @@ class Inspection(AtThreshold):
         names = checked_names(ids, len(self._reader))
         self._items = Items(self._reader, class_names_of(samples, class_names), names)
         self._title, self._detail = "score", detail
-        self._searched: tuple[Listed | None, str, NDArray[np.bool_]] = (None, "", np.zeros(0, bool))
+        self._searched: tuple[Listed | None, str, NDArray[np.bool_]] = (
+            None,
+            "",
+            np.zeros(0, bool),
+        )
         self._parts: Compared | None = None
         self._rows = rows_from(self._reader)
         self._deciding = Deciding(
@@ -292,7 +315,9 @@ class Inspection(AtThreshold):
     def _reply(self, asked: Any, text: str, *, done: bool = True, **more: Any) -> None:
         """Tell the page that something was done, or why it was not."""
         request = asked.get("request")
-        self.send({"type": "said", "request": request, "done": done, "text": text, **more})
+        self.send(
+            {"type": "said", "request": request, "done": done, "text": text, **more}
+        )
 
     def _checked(self, position: int) -> int:
         """Check a position that the page sent."""
@@ -312,7 +337,9 @@ class Inspection(AtThreshold):
         page = min(max(0, asked["page"]), pages - 1)
         start = page * self.page_size
         pixels = bytearray()
-        chosen = first_of(self._order(rows, asked), found, start + self.page_size)[start:]
+        chosen = first_of(self._order(rows, asked), found, start + self.page_size)[
+            start:
+        ]
         opened = chosen[rows.scored.positions[chosen] == asked.get("open")]
         if not len(opened):
             opened = chosen[asked.get("at", 0) :][:1]
@@ -348,19 +375,28 @@ class Inspection(AtThreshold):
     ) -> list[dict[str, Any]]:
         """Return some rows as items, with the decisions that were made on them."""
         table, items = self._log.table(), self._items
-        made = (table.get(items.name(p), UNDECIDED) for p in rows.scored.positions[chosen].tolist())
+        made = (
+            table.get(items.name(p), UNDECIDED)
+            for p in rows.scored.positions[chosen].tolist()
+        )
         status = rows.scored.status(tau, rows.eta, chosen).tolist()
         close = rows.scored.close(tau, chosen).tolist()
         return [
-            items.item(rows, row, is_called, decision, pixels, uncertain=is_close, most=most)
+            items.item(
+                rows, row, is_called, decision, pixels, uncertain=is_close, most=most
+            )
             for row, is_called, is_close, decision in zip(
                 chosen.tolist(), status, close, made, strict=True
             )
         ]
 
-    def _found(self, rows: Listed, asked: Shown) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def _found(
+        self, rows: Listed, asked: Shown
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return masks of the rows of the filter, and of those of them that the page asks for."""
-        name = asked["filter"] if asked.get("filter") in rows.filters else rows.filters[0]
+        name = (
+            asked["filter"] if asked.get("filter") in rows.filters else rows.filters[0]
+        )
         filtered = rows.mask(name, self._asked_tau(asked))
         found = filtered.copy()
         part, made = asked.get("part"), asked.get("decision", ANY)
@@ -391,7 +427,9 @@ class Inspection(AtThreshold):
         )
         if labels is not None:
             classes, of_row = np.unique(labels, return_inverse=True)
-            called = [wanted in self._items.class_name(int(c)).casefold() for c in classes]
+            called = [
+                wanted in self._items.class_name(int(c)).casefold() for c in classes
+            ]
             match |= np.array(called)[of_row]
         self._searched = (rows, wanted, match)
         return match
@@ -426,12 +464,16 @@ class Inspection(AtThreshold):
         reply |= {
             "position": position,
             "item": item,
-            "place": {"number": int(place[0]) + 1, "total": len(found)} if len(place) else None,
+            "place": {"number": int(place[0]) + 1, "total": len(found)}
+            if len(place)
+            else None,
             "more": self._detail is not None,
         }
         return reply, [bytes(pixels)] if pixels else []
 
-    def _work_out(self, request: str, position: int, detail: Callable[[int], SampleDetail]) -> None:
+    def _work_out(
+        self, request: str, position: int, detail: Callable[[int], SampleDetail]
+    ) -> None:
         """Send what the source knows of a sample."""
         reply: dict[str, Any] = {"type": "known", "request": request}
         pixels = bytearray()
@@ -548,8 +590,12 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         # all is checked before there is a widget: a refused one leaves nothing behind
         shown = {
             "tau": checked_tau(tau),
-            "filter": one_of("filter", traits.pop("filter", rows.filters[0]), rows.filters),
-            "sort": one_of("sort", traits.pop("sort", next(iter(rows.sorts))), rows.sorts),
+            "filter": one_of(
+                "filter", traits.pop("filter", rows.filters[0]), rows.filters
+            ),
+            "sort": one_of(
+                "sort", traits.pop("sort", next(iter(rows.sorts))), rows.sorts
+            ),
         }
         super().__init__(**traits)
         with self.hold_sync():

@@ -71,7 +71,11 @@ class Items:
     def name_of_class(self, label: int, options: Sequence[str]) -> str:
         """Return a sample's name for a class: of a question, the option itself if it is short."""
         option = options[label] if 0 <= label < len(options) else ""
-        return readable(option) if 0 < len(option) <= MOST_OPTION else self.class_name(label)
+        return (
+            readable(option)
+            if 0 < len(option) <= MOST_OPTION
+            else self.class_name(label)
+        )
 
     def renamed(self, position: int, old: int, new: str) -> str:
         """Return the name of a sample's label and of the class that it gets, in one text."""
@@ -123,7 +127,11 @@ class Items:
             "labelProbability": _of_row(rows.label_probability, row),
             **self._shown(card, pixels, most),
             **_values(card.values, MOST_WHOLE_VALUES if whole else MOST_VALUES),
-            **({} if most == MOST_GLIMPSE else self._classes(card, of_model, label, most)),
+            **(
+                {}
+                if most == MOST_GLIMPSE
+                else self._classes(card, of_model, label, most)
+            ),
         }
 
     def glimpse(self, position: int, label: int, pixels: bytearray) -> dict[str, Any]:
@@ -228,7 +236,10 @@ def _values(values: tuple[Value, ...], most: int) -> dict[str, Any]:
 
 
 def _options(
-    options: tuple[str, ...], of_model: NDArray[np.float64] | None, label: int, most: int
+    options: tuple[str, ...],
+    of_model: NDArray[np.float64] | None,
+    label: int,
+    most: int,
 ) -> dict[str, Any]:
     known = [] if of_model is None else of_model.tolist()
     return {
@@ -253,7 +264,9 @@ def _cut(text: str, most: int) -> str:
     return readable(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
-def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray) -> dict[str, Any]:
+def known_of(
+    detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray
+) -> dict[str, Any]:
     """Return a sample's detail in its wire form. The neighbours' pixels go into the buffer."""
     return {
         "title": readable(detail.title),
@@ -263,7 +276,10 @@ def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray
         "digits": digits_for(detail.scores[np.isfinite(detail.scores)]),
         "shadows": None if detail.shadows is None else _shadows(detail.shadows),
         "neighbours": [
-            {**items.glimpse(position, label_of(rows, position), pixels), "distance": distance}
+            {
+                **items.glimpse(position, label_of(rows, position), pixels),
+                "distance": distance,
+            }
             for position, distance in detail.neighbours
         ],
         "notes": [readable(note) for note in detail.notes],
@@ -272,7 +288,10 @@ def known_of(detail: SampleDetail, rows: Listed, items: Items, pixels: bytearray
 
 
 def _choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
-    return [{"value": c.value, "label": readable(c.label), "marked": c.marked} for c in choices]
+    return [
+        {"value": c.value, "label": readable(c.label), "marked": c.marked}
+        for c in choices
+    ]
 
 
 def _shadows(shadows: ShadowGaps) -> dict[str, Any]:

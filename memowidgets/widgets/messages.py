@@ -195,7 +195,11 @@ def mismatch(value: Any, kind: Any, name: str) -> str:
     elif origin is dict:
         fits = isinstance(value, dict)
         found = "" if fits else f"{name} must be an object, not {quoted(value)}"
-        parts = [(f"{name}.{key}", arguments[1], value[key]) for key in value] if fits else []
+        parts = (
+            [(f"{name}.{key}", arguments[1], value[key]) for key in value]
+            if fits
+            else []
+        )
     elif origin in (list, tuple):
         fits = isinstance(value, list | tuple)
         if fits and origin is list:
@@ -203,11 +207,14 @@ def mismatch(value: Any, kind: Any, name: str) -> str:
         fits = fits and len(value) == len(arguments)
         found = "" if fits else f"{name} must be a list, not {quoted(value)}"
         parts = [
-            (f"{name}[{i}]", arguments[i], part) for i, part in enumerate(value if fits else ())
+            (f"{name}[{i}]", arguments[i], part)
+            for i, part in enumerate(value if fits else ())
         ]
     elif kind is not Any:
         words, types = _KINDS[kind]
-        fits = isinstance(value, types) and (kind is bool or not isinstance(value, bool))
+        fits = isinstance(value, types) and (
+            kind is bool or not isinstance(value, bool)
+        )
         found = "" if fits else f"{name} must be {words}, not {quoted(value)}"
     inner = (mismatch(part, each, place) for place, each, part in parts)
     return found or next(filter(None, inner), "")
@@ -219,7 +226,11 @@ def _mismatch_of_parts(value: Any, kind: Any, name: str) -> str:
     missing = sorted(kind.__required_keys__ - value.keys())
     if missing:
         return f"{name} lacks {missing[0]!r}"
-    found = (mismatch(value[key], each, key) for key, each in fields(kind).items() if key in value)
+    found = (
+        mismatch(value[key], each, key)
+        for key, each in fields(kind).items()
+        if key in value
+    )
     return next(filter(None, found), "")
 
 
@@ -247,7 +258,9 @@ def checked_message(content: Any) -> Any:
 @cache
 def _by_kind() -> dict[str, Any]:
     """Return the messages from a page by their kinds."""
-    return {kind: of for of in get_args(FromPage) for kind in get_args(fields(of)["type"])}
+    return {
+        kind: of for of in get_args(FromPage) for kind in get_args(fields(of)["type"])
+    }
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,9 @@ class UsualValues:
         label = _EVERYTHING if self._labels is None else int(self._labels[position])
         if label not in self._known:
             own = slice(None) if self._labels is None else self._labels == label
-            self._known[label] = {name: _usual(of[own]) for name, of in self._columns.items()}
+            self._known[label] = {
+                name: _usual(of[own]) for name, of in self._columns.items()
+            }
         found = []
         for name, (usual, distance) in self._known[label].items():
             value = self._columns[name][position]
@@ -88,7 +90,9 @@ def _usual(values: NDArray[Any]) -> tuple[str, Callable[[Any], float]]:
     n = len(values)
     if values.dtype.kind != "f":
         times = Counter(values.tolist())
-        return times.most_common(1)[0][0] or MISSING, lambda value: _rarity(times[value] / n)
+        return times.most_common(1)[0][0] or MISSING, lambda value: _rarity(
+            times[value] / n
+        )
     there = values[np.isfinite(values)]
     median, spread = (np.median(there), there.std()) if len(there) else (np.nan, 0.0)
 
@@ -149,7 +153,8 @@ class SampleReader:
 
     def __init__(self, samples: Any) -> None:
         self._samples = samples
-        self._ids = getattr(samples, "ids", None)  # a dataset's: without making the sample
+        # a dataset's: without making the sample
+        self._ids = getattr(samples, "ids", None)
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -175,7 +180,9 @@ class SampleReader:
         known = getattr(self._samples, "labels", None)
         if known is not None:
             return np.asarray(known, dtype=np.int64)
-        carried = np.array([_label(self._samples[i]) for i in range(len(self))], dtype=np.int64)
+        carried = np.array(
+            [_label(self._samples[i]) for i in range(len(self))], dtype=np.int64
+        )
         return carried if (carried >= 0).any() else None
 
     def _is_canary(self, position: int) -> bool:
@@ -212,7 +219,9 @@ def reader_for(samples: Any) -> SampleReader:
     'second text'
     """
     if not hasattr(samples, "__len__") or not hasattr(samples, "__getitem__"):
-        raise TypeError(f"samples must have a length and an order, not be {type(samples).__name__}")
+        raise TypeError(
+            f"samples must have a length and an order, not be {type(samples).__name__}"
+        )
     if len(samples) == 0:
         raise ValueError("samples is empty: there must be at least one")
     if is_tensor(samples):
@@ -254,7 +263,9 @@ class _ImageArray(SampleReader):
     kind = "image"
 
     def __init__(self, images: NDArray[Any]) -> None:
-        if images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] not in (1, 3, 4)):
+        if images.ndim not in (3, 4) or (
+            images.ndim == 4 and images.shape[3] not in (1, 3, 4)
+        ):
             raise ValueError(
                 "images must have the shape (n, height, width) or (n, height, width, channels) "
                 f"with 1, 3 or 4 channels, not {images.shape}"
@@ -293,7 +304,9 @@ class _TableRows(SampleReader):
         return Card(values=self._usual.of(position), canary=self._is_canary(position))
 
     def text(self, position: int) -> str:
-        pairs = ((name, as_text(values[position])) for name, values in self._columns.items())
+        pairs = (
+            (name, as_text(values[position])) for name, values in self._columns.items()
+        )
         return "\n".join(f"{name}: {value}" for name, value in pairs)
 
 
@@ -324,7 +337,9 @@ class _Questions(SampleReader):
         known: Any = self._samples
         canary = self._is_canary(position)
         if hasattr(known, "questions"):  # a dataset's: without making the prompt
-            return Card(known.questions[position], tuple(known.choices[position]), canary=canary)
+            return Card(
+                known.questions[position], tuple(known.choices[position]), canary=canary
+            )
         options = tuple(str(choice) for choice in value_of(known[position], "choices"))
         return Card(str(value_of(known[position], "question")), options, canary=canary)
 

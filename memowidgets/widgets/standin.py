@@ -39,7 +39,9 @@ def bundle(widget_bundle: Any, text: str, markup: str) -> Any:
     """Add a text and markup to a widget's MIME bundle, for front ends without widgets."""
     if widget_bundle is None:
         return None
-    data, metadata = widget_bundle if isinstance(widget_bundle, tuple) else (widget_bundle, {})
+    data, metadata = (
+        widget_bundle if isinstance(widget_bundle, tuple) else (widget_bundle, {})
+    )
     return {**data, "text/plain": text, "text/html": markup}, metadata
 
 
@@ -61,7 +63,9 @@ def sentences(
     if "found" not in counts:
         return [flagged]
     memorized = counts["found"] + counts["missed"]
-    doubt = scored.doubt(eta) if scored.doubt and eta is not None and memorized else None
+    doubt = (
+        scored.doubt(eta) if scored.doubt and eta is not None and memorized else None
+    )
     known = "" if doubt is None else f" ({truly(doubt[0], memorized)})"
     return [
         flagged,
@@ -70,13 +74,17 @@ def sentences(
     ]
 
 
-def still(scored: Scored, rule: Rule, eta: float | None, positives: str = "memorised") -> str:
+def still(
+    scored: Scored, rule: Rule, eta: float | None, positives: str = "memorised"
+) -> str:
     """Return the dots as an image, and the sentences beneath it; parameters as for `dots`."""
     if not len(scored):
         return ""
     drawing = dots(scored, rule, eta, positives)
     packed = base64.b64encode(drawing.encode()).decode()
-    said = [html.escape(visible(text)) for text in sentences(scored, rule, eta, positives)]
+    said = [
+        html.escape(visible(text)) for text in sentences(scored, rule, eta, positives)
+    ]
     lines = "".join(f"<div>{text}</div>" for text in said)
     image = f'<img alt="{"; ".join(said)}" src="data:image/svg+xml;base64,{packed}">'
     return f"<div>{image}{lines}</div>"
@@ -92,7 +100,9 @@ _TEXT, _MUTED, _LINE = "#1f2328", "#5b6670", "#8a959e"
 _RISK, _DARK, _LIGHT, _PAPER = "#c2334b", "#47617a", "#b1bfcc", "#ffffff"
 
 
-def dots(scored: Scored, rule: Rule, eta: float | None, positives: str = "memorised") -> str:
+def dots(
+    scored: Scored, rule: Rule, eta: float | None, positives: str = "memorised"
+) -> str:
     """Return the explorer's dots and its τ as an SVG element without a script or a style.
 
     Memorised samples go up from a common line, hollow where they are missed. The others go down,
@@ -122,14 +132,22 @@ def dots(scored: Scored, rule: Rule, eta: float | None, positives: str = "memori
     above = _Side.of(columns, up, flagged, axis.n, room, 6, 500)
     x = axis.pixel(tau)
     size = {"width": x - _LEFT, "height": _FOOT - _TOP}
-    region = _element("rect", "region", x=_LEFT, y=_TOP, **size, fill=_RISK, fill_opacity=0.06)
+    region = _element(
+        "rect", "region", x=_LEFT, y=_TOP, **size, fill=_RISK, fill_opacity=0.06
+    )
     parts = [
         region,
         _element("path", "line", d=f"M{_LEFT} {line}H{_RIGHT}", stroke=_LINE),
         *below.elements(axis, line, 1 if known else -1, _DARK, _LIGHT, hollow=False),
         *above.elements(axis, line, -1, _RISK, _RISK, hollow=True),
         *(_names(positives) if known else ()),
-        _element("path", "tau", d=f"M{x:.1f} {_TOP - 6}V{_FOOT}", stroke=_TEXT, stroke_width=2),
+        _element(
+            "path",
+            "tau",
+            d=f"M{x:.1f} {_TOP - 6}V{_FOOT}",
+            stroke=_TEXT,
+            stroke_width=2,
+        ),
     ]
     title = html.escape(visible(scored.title, 80)) or "score"
     bars = " and ".join(whole(s.counts.max()) for s in (above, below) if not s.dotted)
@@ -167,7 +185,8 @@ class _Axis(NamedTuple):
         low, high = float(scores.min()), float(scores.max())
         shares = np.quantile(scores, [0.1, 0.25, 0.5, 0.75, 0.9])
         knee = None
-        if shares[-1] - shares[0] < (high - low) / 12:  # most would be in a corner, as losses are
+        # most would be in a corner, as losses are
+        if shares[-1] - shares[0] < (high - low) / 12:
             middle = sorted(np.abs(shares))[2] or float(np.abs(scores).max())
             knee = 10.0 ** math.floor(math.log10(middle))
         low, high = (_place(end, knee) for end in (low, high))
@@ -205,36 +224,60 @@ class _Side(NamedTuple):
 
     @classmethod
     def of(
-        cls, columns: Counts, here: Any, flagged: Any, n: int, room: float, size: float, most: int
+        cls,
+        columns: Counts,
+        here: Any,
+        flagged: Any,
+        n: int,
+        room: float,
+        size: float,
+        most: int,
     ) -> _Side:
         counts = np.bincount(columns[here], minlength=n)
         highest = max(int(counts.max(initial=0)), 1)
         pitch = min(size, room / highest)
         dotted = int(counts.sum()) <= most and pitch >= _SMALLEST
         some = np.bincount(columns[here & flagged], minlength=n)
-        return cls(counts, some, pitch if dotted else room / highest, max(pitch, 2.6), dotted)
+        return cls(
+            counts, some, pitch if dotted else room / highest, max(pitch, 2.6), dotted
+        )
 
     def elements(
-        self, axis: _Axis, line: float, sign: int, dark: str, light: str, *, hollow: bool
+        self,
+        axis: _Axis,
+        line: float,
+        sign: int,
+        dark: str,
+        light: str,
+        *,
+        hollow: bool,
     ) -> Iterable[str]:
         none = np.zeros_like(self.flagged)
         kind = "memorized" if hollow else "other"
         left = self._path(axis, line, sign, self.flagged, self.counts)
         width = self.size - 0.4 if self.dotted else 5
         cap = {"stroke_linecap": "round"} if self.dotted else {}
-        yield _element("path", f"{kind}-left", d=left, stroke=light, stroke_width=width, **cap)
+        yield _element(
+            "path", f"{kind}-left", d=left, stroke=light, stroke_width=width, **cap
+        )
         if hollow:
             inner = max(width - 2.4, 0.8)
-            yield _element("path", "hollow", d=left, stroke=_PAPER, stroke_width=inner, **cap)
+            yield _element(
+                "path", "hollow", d=left, stroke=_PAPER, stroke_width=inner, **cap
+            )
         found = self._path(axis, line, sign, none, self.flagged)
         yield _element("path", kind, d=found, stroke=dark, stroke_width=width, **cap)
 
-    def _path(self, axis: _Axis, line: float, sign: int, start: Counts, stop: Counts) -> str:
+    def _path(
+        self, axis: _Axis, line: float, sign: int, start: Counts, stop: Counts
+    ) -> str:
         pieces = []
         for column in np.flatnonzero(stop > start).tolist():
             x, steps = axis.middle(column), range(int(start[column]), int(stop[column]))
             if self.dotted:
-                ys = (line + sign * (_GAP + (step + 0.5) * self.pitch) for step in steps)
+                ys = (
+                    line + sign * (_GAP + (step + 0.5) * self.pitch) for step in steps
+                )
                 pieces += [f"M{x:.1f} {y:.1f}h0" for y in ys]
             else:
                 near = line + sign * (_GAP + steps.start * self.pitch)
@@ -255,7 +298,13 @@ def _names(positives: str) -> list[str]:
 
 
 def _words(
-    x: float, y: float, text: str, fill: str, *, anchor: str = "start", weight: int = 400
+    x: float,
+    y: float,
+    text: str,
+    fill: str,
+    *,
+    anchor: str = "start",
+    weight: int = 400,
 ) -> str:
     kind = {_TEXT: "text", _MUTED: "muted", _RISK: "risk"}[fill]
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}"'
@@ -265,5 +314,7 @@ def _words(
 
 def _element(name: str, kind: str, **attributes: Any) -> str:
     attributes = {"fill": "none"} | attributes
-    told = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in attributes.items())
+    told = "".join(
+        f' {key.replace("_", "-")}="{value}"' for key, value in attributes.items()
+    )
     return f'<{name} class="mw-still-{kind}"{told}/>'

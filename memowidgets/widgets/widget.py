@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 STYLES = ("shared", "bar", "explorer", "compare", "inspector", "opened")
 _IMPORT = re.compile(r'^import\s*(\{[^}]*\}|\w+)\s*from\s*"([^"]+)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\*? (\w+))", re.MULTILINE)
+_EXPORT = re.compile(
+    r"^export (?=(?:async )?(?:function|class|const)\*? (\w+))", re.MULTILINE
+)
 _DEFAULT = re.compile(r"^export default ", re.MULTILINE)
 _DOCUMENTATION = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/\n", re.MULTILINE)
 
@@ -107,7 +109,11 @@ def _wrapped(file: Path, text: str) -> str:
 
 def _binding(statement: re.Match[str]) -> str:
     names, path = statement.groups()
-    target = names.replace(" as ", ": ") if names.startswith("{") else f"{{ default: {names} }}"
+    target = (
+        names.replace(" as ", ": ")
+        if names.startswith("{")
+        else f"{{ default: {names} }}"
+    )
     return f"const {target} = {_variable(Path(path))};\n"
 
 
@@ -253,7 +259,11 @@ def note_display(widget: Any) -> None:
 
 
 def _is_past(origin: _Origin, here: _Origin) -> bool:
-    return origin.cell == here.cell and origin.run != here.run and origin.shown_in <= {here.cell}
+    return (
+        origin.cell == here.cell
+        and origin.run != here.run
+        and origin.shown_in <= {here.cell}
+    )
 
 
 def _running() -> _Origin | None:
@@ -295,7 +305,9 @@ def in_background(job: Callable[[], None], name: str) -> threading.Event:
 Owner = TypeVar("Owner")
 
 
-def watch(owner: Owner, look: Callable[[Owner], object], seconds: float) -> Callable[[], None]:
+def watch(
+    owner: Owner, look: Callable[[Owner], object], seconds: float
+) -> Callable[[], None]:
     """Call ``look(owner)`` at regular times, in a thread that does not keep the owner alive.
 
     Parameters

@@ -14,7 +14,9 @@ def device(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plugin")
     about = folder / "pretend-0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: pretend\nVersion: 0\n")
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: pretend\nVersion: 0\n"
+    )
     entry = "[torch.backends]\npretend = tests.accelerator.pretend:start\n"
     (about / "entry_points.txt").write_text(entry)
     with pytest.MonkeyPatch.context() as patch:

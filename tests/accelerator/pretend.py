@@ -24,7 +24,11 @@ import torch
 NAME = "pretend"
 _COPIES = {"aten::_to_copy", "aten::copy_", "aten::_copy_from"}
 # Their gradients raise on CUDA. Here they do: an error in a backward pass would end the process.
-_NOT_DETERMINISTIC = ("aten::_adaptive_avg_pool2d", "aten::avg_pool3d", "aten::grid_sampler_2d")
+_NOT_DETERMINISTIC = (
+    "aten::_adaptive_avg_pool2d",
+    "aten::avg_pool3d",
+    "aten::grid_sampler_2d",
+)
 _FACTORIES = ("empty.memory_format", "empty_strided.default", "_to_copy.default")
 
 
@@ -52,7 +56,9 @@ class Device:
         Indices of the devices that something was put on.
     """
 
-    count: int = 0  # or torch would ask for its random state, also in tests of other devices
+    count: int = (
+        0  # or torch would ask for its random state, also in tests of other devices
+    )
     present: bool = False
     lost: bool = False
     largest: int | None = None
@@ -71,7 +77,9 @@ class Device:
         if self.largest is None or not limited or "backward" in name:
             return
         if isinstance(result, torch.Tensor) and len(result) > self.largest:
-            raise torch.OutOfMemoryError(f"pretend out of memory: {tuple(result.shape)}")
+            raise torch.OutOfMemoryError(
+                f"pretend out of memory: {tuple(result.shape)}"
+            )
 
     def answer(self, device: object = None) -> None:
         """Raise if the device is lost."""
@@ -145,7 +153,9 @@ class Pretend(torch.Tensor):
         return f"Pretend({self.held!r})"
 
     def numpy(self, *_args, **_kwargs):
-        raise TypeError(f"NumPy cannot read a tensor on {self.device}; call cpu() first")
+        raise TypeError(
+            f"NumPy cannot read a tensor on {self.device}; call cpu() first"
+        )
 
     __array__ = numpy
 
@@ -159,11 +169,15 @@ def _run(operation, args, kwargs):
     name = operation._schema.name
     tensors = list(_tensors((args, kwargs)))
     ours = [tensor for tensor in tensors if isinstance(tensor, Pretend)]
-    strange = any(not isinstance(tensor, Pretend) and tensor.dim() > 0 for tensor in tensors)
+    strange = any(
+        not isinstance(tensor, Pretend) and tensor.dim() > 0 for tensor in tensors
+    )
     places = {tensor.device for tensor in ours if tensor.dim() > 0}
     if name not in _COPIES and (len(places) > 1 or (ours and strange)):
         found = sorted({str(tensor.device) for tensor in tensors})
-        raise RuntimeError(f"{name} got tensors on different devices: {', '.join(found)}")
+        raise RuntimeError(
+            f"{name} got tensors on different devices: {', '.join(found)}"
+        )
     wanted = None if kwargs.get("device") is None else torch.device(kwargs["device"])
     goes_to = _destination(name, args, ours, wanted)
     args, kwargs = _changed(_held, args), _changed(_held, kwargs)
@@ -173,7 +187,8 @@ def _run(operation, args, kwargs):
     if goes_to is None:
         return result
     result = DEVICE.erring(name, result)
-    own = {id(tensor.held): tensor for tensor in ours}  # an in-place operation returns its input
+    # an in-place operation returns its input
+    own = {id(tensor.held): tensor for tensor in ours}
 
     def placed(value):
         if not isinstance(value, torch.Tensor):
@@ -236,7 +251,9 @@ def register() -> list[torch.library.Library]:
     for name in _FACTORIES:
         packet, overload = name.split(".")
         operation = getattr(getattr(torch.ops.aten, packet), overload)
-        factories.impl(name.removesuffix(".default"), _starting(operation), "PrivateUse1")
+        factories.impl(
+            name.removesuffix(".default"), _starting(operation), "PrivateUse1"
+        )
     return [fallback, factories]  # alive as long as the process
 
 

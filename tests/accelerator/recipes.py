@@ -42,7 +42,9 @@ def table() -> mw.data.TableDataset:
         "dose": rng.random(N),
         "ward": rng.choice(of_texts.WORDS, N),
     }
-    frame = pd.DataFrame(columns).assign(outcome=np.where(np.arange(N) % 2, "well", "ill"))
+    frame = pd.DataFrame(columns).assign(
+        outcome=np.where(np.arange(N) % 2, "well", "ill")
+    )
     return mw.data.TableDataset.from_frame(frame, "outcome")
 
 
@@ -57,13 +59,20 @@ def language_model(data, **changes):
 
 
 def image_model(n_classes=10):
-    small = {"num_labels": n_classes, "image_size": 8, "patch_size": 4, "num_channels": 1}
+    small = {
+        "num_labels": n_classes,
+        "image_size": 8,
+        "patch_size": 4,
+        "num_channels": 1,
+    }
     return of_images.tiny("vit", **_SMALL | small)
 
 
 def _with_lora(data, **lora):
     adapters = mw.models.LoRA(r=2, dropout=0.1, **lora)
-    return mw.models.CausalLM.from_model(language_model(data), word_tokenizer(data), adapters)
+    return mw.models.CausalLM.from_model(
+        language_model(data), word_tokenizer(data), adapters
+    )
 
 
 def _of_images(data):
@@ -74,23 +83,36 @@ def _of_images(data):
 RECIPES = {
     "ConvNet": (lambda _: mw.models.ConvNet(4), digits),
     "WideResNet": (lambda _: mw.models.WideResNet(depth=10, width=1), digits),
-    "TorchClassifier": (lambda _: mw.models.TorchClassifier(of_rows, version="1"), table),
+    "TorchClassifier": (
+        lambda _: mw.models.TorchClassifier(of_rows, version="1"),
+        table,
+    ),
     "CausalLM": (lambda data: mw.models.CausalLM.from_scratch(data, 1, 16), questions),
     "LoRA": (_with_lora, questions),
     "LoRA, prefix kept": (functools.partial(_with_lora, layers="top:1"), questions),
     "SequenceClassifier": (
-        lambda data: mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16),
+        lambda data: mw.models.SequenceClassifier.from_scratch(
+            data, layers=1, width=16
+        ),
         texts,
     ),
     "ImageClassifier": (_of_images, digits),
 }
 
 
-def audit(name: str, path, device: str, precision: str = "float32", **changes) -> mw.Audit:
+def audit(
+    name: str, path, device: str, precision: str = "float32", **changes
+) -> mw.Audit:
     """Return an audit of a recipe that is not trained yet."""
     make, data = RECIPES[name]
     # AdamW's first steps have one size, and only the rounding of some signs
-    course = {"epochs": 1, "checkpoint_every": 0.5, "batch_size": 8, "optimizer": "sgd", "lr": 0.1}
+    course = {
+        "epochs": 1,
+        "checkpoint_every": 0.5,
+        "batch_size": 8,
+        "optimizer": "sgd",
+        "lr": 0.1,
+    }
     training = mw.TrainingConfig(precision=precision, **course, **changes)
     settings = {"training": training, "device": device, "held_out": 1 / 8, "seed": 1}
     return mw.Audit(make(data()), data(), path=path, **settings)

@@ -12,7 +12,8 @@ from tests.training.small import Inline
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    doctor = check_device.__globals__  # the doctests may have loaded its module once more
+    # the doctests may have loaded its module once more
+    doctor = check_device.__globals__
     monkeypatch.setitem(doctor, "_SAMPLES", 120)
     monkeypatch.setitem(doctor, "_EPOCHS", 1)
     monkeypatch.setitem(doctor, "_PSMI_SHAPE", (60, 8))
@@ -61,7 +62,8 @@ def test_a_lost_device_ends_the_table_with_a_sentence(device, hardware, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("warp", "unknown device 'warp'"), ("cpu", "name another, such as cuda")]
+    ("name", "said"),
+    [("warp", "unknown device 'warp'"), ("cpu", "name another, such as cuda")],
 )
 def test_a_device_that_cannot_be_compared_is_one_sentence(name, said, capsys):
     assert main(["doctor", "--device", name]) == 2

@@ -14,14 +14,25 @@ from torch import nn
 from transformers import Trainer, TrainingArguments
 
 import memowidgets as mw
-from memowidgets.models.device import DeviceError, device_status, resolve_device, working_on
+from memowidgets.models.device import (
+    DeviceError,
+    device_status,
+    resolve_device,
+    working_on,
+)
 from memowidgets.progress import Progress
 from memowidgets.training import engine, passes
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.audit.test_watching import BATCH, STEPS, mlp, samples
 from tests.training.small import Inline, assert_same
-from tests.training.test_trainer_callback import ON_THE_CPU, QUIET, collate, make_audit, script_rows
+from tests.training.test_trainer_callback import (
+    ON_THE_CPU,
+    QUIET,
+    collate,
+    make_audit,
+    script_rows,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*guess.*:UserWarning")
 
@@ -45,7 +56,9 @@ def assert_trained_alike(one, other):
 def test_a_device_that_does_not_exist_is_one_sentence(device, hardware):
     hardware.count = 2
     assert resolve_device(f"{device}:1") == f"{device}:1"
-    with pytest.raises(ValueError, match=r"'pretend:2'.*finds only pretend:0, pretend:1"):
+    with pytest.raises(
+        ValueError, match=r"'pretend:2'.*finds only pretend:0, pretend:1"
+    ):
         resolve_device(f"{device}:2")
     hardware.present = False
     with pytest.raises(ValueError, match=r"'pretend'.*no device of the kind pretend"):
@@ -83,7 +96,9 @@ def test_a_batch_that_does_not_fit_is_named_with_what_to_make_smaller(
 ):
     made = audit("ConvNet", tmp_path / "run", device)
     hardware.largest = 3
-    with pytest.raises(MemoryError, match=r"21 samples at once.* forward_batch of the model"):
+    with pytest.raises(
+        MemoryError, match=r"21 samples at once.* forward_batch of the model"
+    ):
         made.train()
     made.run.model.forward_batch = 3
     with pytest.raises(MemoryError, match=r"batch of 8 samples.* batch_size="):
@@ -156,7 +171,9 @@ def test_a_lost_device_is_one_sentence_and_what_it_computed_stays(
     of_the_cpu, device, hardware, tmp_path
 ):
     made = audit("ConvNet", tmp_path / "run", device)
-    with pytest.raises(DeviceError, match=r"pretend has failed \(.*What is finished is kept"):
+    with pytest.raises(
+        DeviceError, match=r"pretend has failed \(.*What is finished is kept"
+    ):
         made.train(progress=Losing(hardware, 3))
     assert len(made.checkpoints) == 2
     moved = audit("ConvNet", tmp_path / "run", "cpu")
@@ -173,7 +190,9 @@ def test_a_process_goes_on_on_the_cpu_after_its_device_was_lost(
         with pytest.raises(DeviceError, match="pretend has failed"):
             made.score("psmi", checkpoint=checkpoint)
     found = audit("ConvNet", tmp_path / "run", "cpu").score("psmi", checkpoint="final")
-    np.testing.assert_allclose(found, of_the_cpu.score("psmi", checkpoint="final"), atol=1e-5)
+    np.testing.assert_allclose(
+        found, of_the_cpu.score("psmi", checkpoint="final"), atol=1e-5
+    )
 
 
 def test_a_lost_gpu_says_so_beside_compute(monkeypatch):
@@ -184,7 +203,9 @@ def test_a_lost_gpu_says_so_beside_compute(monkeypatch):
     assert device_status("cuda:1") == "cuda:1, CUDA error: unspecified launch failure"
 
 
-def test_no_model_is_kept_on_a_device_without_any_free_memory(device, hardware, tmp_path):
+def test_no_model_is_kept_on_a_device_without_any_free_memory(
+    device, hardware, tmp_path
+):
     made = audit("ConvNet", tmp_path / "run", device)
     hardware.free = 0
     made.train()
@@ -236,12 +257,16 @@ def test_a_watched_loop_on_the_device_is_that_of_the_cpu(device, tmp_path):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_a_watched_pass_that_does_not_fit_names_its_batch(device, tmp_path, monkeypatch):
+def test_a_watched_pass_that_does_not_fit_names_its_batch(
+    device, tmp_path, monkeypatch
+):
     def full(*_, **_options):
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(passes, "filled_pass", full)
-    with pytest.raises(MemoryError, match=r"48 samples at once.* batch_size= to mw\.watch"):
+    with pytest.raises(
+        MemoryError, match=r"48 samples at once.* batch_size= to mw\.watch"
+    ):
         watched(tmp_path / "device", device)
 
 
@@ -300,14 +325,19 @@ def test_deterministic_algorithms_are_on_while_the_device_works_and_not_afterwar
     made.train()
     assert set(seen) == {(True, False, False)}
     assert not torch.are_deterministic_algorithms_enabled()
-    assert before == (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    assert before == (
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.cudnn.allow_tf32,
+    )
     assert_trained_alike(made, of_the_cpu)
     seen.clear()
     audit("ConvNet", tmp_path / "plain", device).train()
     assert {one[0] for one in seen} == {False}
 
 
-def test_deterministic_products_are_possible_later_in_a_process_that_began_without(monkeypatch):
+def test_deterministic_products_are_possible_later_in_a_process_that_began_without(
+    monkeypatch,
+):
     """CUDA reads the setting at its first product, whatever that is for."""
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     with working_on(torch.device("cpu")):
@@ -347,7 +377,9 @@ def test_psmi_runs_on_the_device(of_the_cpu, device, tmp_path, monkeypatch):
     there = on_the_device(of_the_cpu, device, tmp_path / "run")
     seen = []
     real = mw.metrics.PSMI.fit
-    monkeypatch.setattr(mw.metrics.PSMI, "fit", lambda s, x, y: seen.append(x) or real(s, x, y))
+    monkeypatch.setattr(
+        mw.metrics.PSMI, "fit", lambda s, x, y: seen.append(x) or real(s, x, y)
+    )
     layer = there.layers[0]
     scores = there.score("psmi", layer=layer, checkpoint="final")
     assert [str(x.device) for x in seen] == [f"{device}:0"]

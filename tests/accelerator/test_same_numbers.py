@@ -19,8 +19,19 @@ MOST = 1e-6
 # training, and scores of states enlarge how these differences are rounded, too.
 OF_STATES = {"CausalLM": 3e-4}
 MOST_OF_STATES = 1e-5
-SLOW = ("WideResNet", "LoRA", "SequenceClassifier", "ImageClassifier")  # all, more than the rest
-WITH_TRUTH = ("ConvNet", "TorchClassifier", "CausalLM")  # the others have one shadow model
+# all, more than the rest
+SLOW = (
+    "WideResNet",
+    "LoRA",
+    "SequenceClassifier",
+    "ImageClassifier",
+)
+# the others have one shadow model
+WITH_TRUTH = (
+    "ConvNet",
+    "TorchClassifier",
+    "CausalLM",
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -32,7 +43,9 @@ def _one_way_to_compute(tmp_path_factory):
         yield
 
 
-def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_):
+def attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_
+):
     """Attention in the steps in which transformers' plain version takes it."""
     weights = query @ key.transpose(2, 3) * (scale or query.shape[-1] ** -0.5)
     if is_causal:
@@ -82,11 +95,16 @@ def numbers(made):
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in RECIPES],
+    params=[
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
+        for name in RECIPES
+    ],
 )
 def both(request, tmp_path_factory, device):
     folders = [tmp_path_factory.mktemp(where) for where in ("cpu", "device")]
-    return [whole(request.param, *of) for of in zip(folders, ("cpu", device), strict=True)]
+    return [
+        whole(request.param, *of) for of in zip(folders, ("cpu", device), strict=True)
+    ]
 
 
 def test_training_scores_and_truth_are_those_of_the_cpu(both, request):
@@ -100,12 +118,16 @@ def test_training_scores_and_truth_are_those_of_the_cpu(both, request):
         most = of_states if name.startswith(("psmi", "layer", "mahalanobis")) else MOST
         if name == "psmi+csl":  # a rank
             most = 1 / len(expected)
-        np.testing.assert_allclose(there[name], expected, atol=most, rtol=most, err_msg=name)
+        np.testing.assert_allclose(
+            there[name], expected, atol=most, rtol=most, err_msg=name
+        )
 
 
 def test_a_run_from_the_cpu_goes_on_on_the_device(both, device):
     here, there = both
-    moved = mw.Audit.open(here.path, data=here.data, model=here.run.model, device=device)
+    moved = mw.Audit.open(
+        here.path, data=here.data, model=here.run.model, device=device
+    )
     record = moved.evidence.names.final()
     rows = moved.evidence.member_rows
     expected = there.run.gaps_of(record, rows)

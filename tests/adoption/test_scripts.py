@@ -23,7 +23,8 @@ from tests.models.small import llama_folder
 SCRIPTS = Path(__file__).parent / "scripts"
 N, MOST_LINES = 60, 25
 CHAT = (
-    "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
+    "{% for message in messages %}<|{{ message['role'] }}|>\n"
+    "{{ message['content'] }}\n{% endfor %}"
 )
 
 
@@ -31,23 +32,36 @@ def made_texts(folder):
     rng = np.random.default_rng(0)
     labels = np.arange(N) % 2
     words = [["cough", "fever", "lung"], ["fracture", "bone", "cast"]]
-    texts = [" ".join([*rng.choice(words[label], 4), f"note{i}"]) for i, label in enumerate(labels)]
-    pd.DataFrame({"text": texts, "label": labels}).to_csv(folder / "notes.csv", index=False)
+    texts = [
+        " ".join([*rng.choice(words[label], 4), f"note{i}"])
+        for i, label in enumerate(labels)
+    ]
+    pd.DataFrame({"text": texts, "label": labels}).to_csv(
+        folder / "notes.csv", index=False
+    )
     data = mw.data.TextDataset.from_texts(texts, labels)
-    module = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16).build(data)
+    module = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16).build(
+        data
+    )
     module.save_pretrained(folder / "classifier")
     tokenizer_of_words(texts).save_pretrained(folder / "classifier")
 
 
 def made_questions(folder):
     rows = [
-        {"question": f"Ward of bed {i}?", "choices": ["north", "south"], "answer": "AB"[i % 2]}
+        {
+            "question": f"Ward of bed {i}?",
+            "choices": ["north", "south"],
+            "answer": "AB"[i % 2],
+        }
         for i in range(N)
     ]
     lines = "\n".join(map(json.dumps, rows))
     (folder / "questions.jsonl").write_text(lines, encoding="utf-8")
     texts = [row["question"] for row in rows]
-    tokenizer = tokenizer_of_words([*texts, "<|user|>\n<|assistant|>\nA. north\nB. south"])
+    tokenizer = tokenizer_of_words(
+        [*texts, "<|user|>\n<|assistant|>\nA. north\nB. south"]
+    )
     tokenizer.chat_template = CHAT
     llama_folder(folder / "chat", tokenizer, width=16, layers=1)
 
@@ -129,7 +143,10 @@ def test_a_script_of_25_lines_ends_in_an_audit_that_flags(place, name):
     if name != "scikit_learn":
         assert isinstance(audit, mw.Audit)
         assert len(audit.checkpoints) > 2
-        assert audit.checkpoints["median_loss"].iloc[-1] < audit.checkpoints["median_loss"].iloc[0]
+        assert (
+            audit.checkpoints["median_loss"].iloc[-1]
+            < audit.checkpoints["median_loss"].iloc[0]
+        )
 
 
 def test_the_resumed_loop_has_the_checkpoints_of_both_parts(place, monkeypatch):

@@ -48,7 +48,9 @@ def finished(tmp_path_factory) -> mw.Audit:
             (made / "unfinished").rename(made / "run")
     copy = tmp_path_factory.mktemp("audit") / "run"
     shutil.copytree(made / "run", copy)
-    return mw.Audit.open(copy, data=small_data(), model=mw.models.ConvNet(16), device="cpu")
+    return mw.Audit.open(
+        copy, data=small_data(), model=mw.models.ConvNet(16), device="cpu"
+    )
 
 
 @pytest.fixture(scope="session")

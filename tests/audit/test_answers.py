@@ -51,7 +51,9 @@ def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished
     layer = finished.layers[-1]
     with pytest.warns(UserWarning, match="fewer than 20"):
         flagged = finished.flagged("psmi", layer, "prediction", 0.0)
-    other = next(name for name in finished.evidence.members if name not in flagged.index)
+    other = next(
+        name for name in finished.evidence.members if name not in flagged.index
+    )
     finished.decision_log.decide([other], "remove", "a reason")
     try:
         place = "psmi", layer, "prediction", 0.0, 4.0
@@ -82,7 +84,9 @@ def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
     shutil.rmtree(tmp_path / "run/scores/epoch-1")
     found = detail(view_of(small_audit(tmp_path / "run")), 7)
     assert found.scores.shape == (len(found.checkpoints), len(finished.layers))
-    assert [c.value for c in found.checkpoints if c.marked] == [finished.prediction.record.name]
+    assert [c.value for c in found.checkpoints if c.marked] == [
+        finished.prediction.record.name
+    ]
     assert [c.value for c in found.layers if c.marked] == [finished.layers[-1]]
     at = {choice.value: i for i, choice in enumerate(found.checkpoints)}
     there = ~np.isnan(found.scores)
@@ -115,7 +119,9 @@ def test_the_gaussians_are_those_behind_log_lira(finished, view):
         assert inside - outside == pytest.approx(log_lira[name], rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:8 of 10 classes:UserWarning", "ignore:PSMI's τ = 0:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:8 of 10 classes:UserWarning", "ignore:PSMI's τ = 0:UserWarning"
+)
 def test_support_is_over_all_models_the_target_among_them(finished, view, tmp_path):
     rows = pd.read_csv(finished.export(tmp_path / "all.csv", all_members=True, eta=1.0))
     rows = rows.set_index(rows["id"].astype(str)).loc[list(map(str, finished.members))]
@@ -123,10 +129,16 @@ def test_support_is_over_all_models_the_target_among_them(finished, view, tmp_pa
     assert rows["memorized_by"].max() > 0
     for position in range(40):
         name, row = str(finished.members[position]), rows.iloc[position]
-        shadows = view.detail(position, "psmi", finished.layers[-1], "prediction", 1.0).shadows
+        shadows = view.detail(
+            position, "psmi", finished.layers[-1], "prediction", 1.0
+        ).shadows
         assert row["learned_by"] == len(shadows.inside) + 1
         enough = 9 <= row["learned_by"] <= 21 - 9
-        assert enough == (shadows.support is not None) == (not np.isnan(row["memorized_by"])), name
+        assert (
+            enough
+            == (shadows.support is not None)
+            == (not np.isnan(row["memorized_by"]))
+        ), name
         if enough:
             assert shadows.support == (row["memorized_by"], row["learned_by"])
 
@@ -137,9 +149,13 @@ def test_neighbours_are_the_nearest_by_brute_force(finished, view):
     found = detail(view, 20).neighbours
     distances = np.linalg.norm(states - states[20], axis=1)
     distances[20] = np.inf
-    assert [row for row, _ in found] == np.argsort(distances, kind="stable")[:6].tolist()
+    assert [row for row, _ in found] == np.argsort(distances, kind="stable")[
+        :6
+    ].tolist()
     assert [d for _, d in found] == pytest.approx(np.sort(distances)[:6], rel=1e-5)
-    assert nearest(away(np.array([[0.0], [2.0]]), 0), 6) == [(1, 2.0)], "fewer where there are few"
+    assert nearest(away(np.array([[0.0], [2.0]]), 0), 6) == [(1, 2.0)], (
+        "fewer where there are few"
+    )
 
 
 def test_a_near_duplicate_is_told_that_a_low_log_lira_says_little():
@@ -151,7 +167,9 @@ def test_a_near_duplicate_is_told_that_a_low_log_lira_says_little():
     members, logits = rng.random((12, 80)) < 0.5, rng.normal(size=(80, 2))
     shadows = {"shadow_gaps": rng.normal(size=(12, 80)), "shadow_members": members}
     audit = mw.Audit.from_arrays(labels, states, **shadows, final_logits=logits)
-    said = [i for i in range(80) if "Near-dup" in " ".join(detail(view_of(audit), i).notes)]
+    said = [
+        i for i in range(80) if "Near-dup" in " ".join(detail(view_of(audit), i).notes)
+    ]
     assert said == [0, 2]
     unjudged = view_of(mw.Audit.from_arrays(labels, states))
     assert "Near-dup" not in " ".join(detail(unjudged, 0).notes)
@@ -188,7 +206,9 @@ def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path):
 def test_the_dashboard_of_an_audit_decides_for_the_audit(finished):
     dashboard = finished.dashboard()
     try:
-        reply = say(dashboard, "decide", positions=[0], decision="remove", note="a patient")
+        reply = say(
+            dashboard, "decide", positions=[0], decision="remove", note="a patient"
+        )
         assert "to be removed" in reply["text"]
         assert finished.decisions.values.tolist() == [
             [str(finished.members[0]), "remove", "a patient"]
@@ -204,7 +224,8 @@ def test_the_dashboard_of_an_audit_decides_for_the_audit(finished):
 
 
 def test_log_lira_and_eta_are_written_on_the_side_that_they_are_on(node):
-    values = np.random.default_rng(0).normal(4, 0.1, 200)  # many of which one digit shows as 4.0
+    # many of which one digit shows as 4.0
+    values = np.random.default_rng(0).normal(4, 0.1, 200)
     with asking(node, DRIVER) as ask:
         for eta in (4.0, *values[:9]):
             texts = ask(what="beside", cases=[[value, eta] for value in values])
@@ -224,11 +245,15 @@ def test_memorised_is_not_answered_rightly(name):
 
 def test_the_answers_of_arrays_are_not_known():
     rng = np.random.default_rng(0)
-    audit = mw.Audit.from_arrays(labels=rng.integers(0, 3, 60), logits=rng.normal(size=(60, 3)))
+    audit = mw.Audit.from_arrays(
+        labels=rng.integers(0, 3, 60), logits=rng.normal(size=(60, 3))
+    )
     assert answered_rightly(audit.evidence) is None
 
 
-def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(view, tmp_path):
+def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(
+    view, tmp_path
+):
     there = view.unchecked()
     assert there.trains
     assert "shadow models" in there.button
@@ -236,7 +261,11 @@ def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(vi
     arrays = mw.Audit.from_arrays(labels=labels, logits=3 * np.eye(2)[labels])
     practitioner = small_audit(tmp_path / "all", members="all")
     untrained = small_audit(tmp_path / "half")
-    for audit, word in ((arrays, "no model"), (practitioner, "whole pool"), (untrained, "train")):
+    for audit, word in (
+        (arrays, "no model"),
+        (practitioner, "whole pool"),
+        (untrained, "train"),
+    ):
         missing = view_of(audit).unchecked()
         assert (missing.button, missing.trains) == ("Compute", False)
         assert word in missing.why_not

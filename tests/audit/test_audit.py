@@ -33,7 +33,9 @@ def test_training_stops_at_rho_and_an_opened_run_goes_on_to_the_end(tmp_path):
     with pytest.raises(ValueError, match="these are not the data of"):
         mw.Audit.open(tmp_path, data=small_data(seed=1))
     with pytest.raises(ValueError, match="same ids are in another order"):
-        mw.Audit.open(tmp_path, data=small_data().take(np.arange(len(small_data()))[::-1]))
+        mw.Audit.open(
+            tmp_path, data=small_data().take(np.arange(len(small_data()))[::-1])
+        )
     audit = mw.Audit.open(tmp_path, data=small_data())
     audit.train()
     assert audit.checkpoints["epoch"].tolist() == [0, 1, 2, 3, 4]
@@ -44,9 +46,13 @@ def weights(audit: mw.Audit, name: str) -> bytes:
     return (audit.run.run.path / f"checkpoints/{name}/weights.safetensors").read_bytes()
 
 
-def test_an_interrupted_and_scored_run_ends_bit_for_bit_like_a_straight_one(finished, straight):
+def test_an_interrupted_and_scored_run_ends_bit_for_bit_like_a_straight_one(
+    finished, straight
+):
     assert weights(straight, "epoch-4") == weights(finished, "epoch-4")
-    kept, expected = (one.score("csl", checkpoint="final") for one in (finished, straight))
+    kept, expected = (
+        one.score("csl", checkpoint="final") for one in (finished, straight)
+    )
     assert kept.equals(expected), "the losses that training kept"
 
 
@@ -61,7 +67,10 @@ def test_accumulated_batches_train_like_one_of_their_size(tmp_path):
 
 
 def test_evaluation_takes_log_lira_canaries_or_a_mask_or_values_by_id(finished):
-    by_canaries, mask = finished.evaluate("psmi", truth="canaries"), finished.member_data.canaries
+    by_canaries, mask = (
+        finished.evaluate("psmi", truth="canaries"),
+        finished.member_data.canaries,
+    )
     truth = pd.Series(mask, finished.members)
     for given in (mask, truth, truth.sample(frac=1, random_state=0)):
         assert finished.evaluate("psmi", truth=given).auc == by_canaries.auc
@@ -78,7 +87,9 @@ def test_gaps_at_a_checkpoint_that_shadows_did_not_keep_are_refused(finished):
     kept = finished.run.shadows.checkpoints()
     assert set(kept) == {finished.prediction.record.name, "epoch-4"}
     other = next(name for name in finished.checkpoints.index[1:] if name not in kept)
-    with pytest.raises(StoreError, match=f"have gaps at {', '.join(kept)}, not at {other}"):
+    with pytest.raises(
+        StoreError, match=f"have gaps at {', '.join(kept)}, not at {other}"
+    ):
         finished.log_lira(checkpoint=other)
 
 
@@ -114,7 +125,10 @@ def test_a_drop_that_is_never_reached_and_a_task_that_is_not_learned_are_said(tm
     audit = small_audit(tmp_path, training=mw.TrainingConfig(epochs=1, lr=1e-6))
     with pytest.warns(UserWarning, match="no checkpoint reached a drop of > 99.9 %"):
         audit.train(stop_at_drop=0.9999)
-    assert any("no checkpoint reached" in note for note in audit.evidence.notes_at("prediction"))
+    assert any(
+        "no checkpoint reached" in note
+        for note in audit.evidence.notes_at("prediction")
+    )
     found = audit.evaluate("psmi", truth="canaries")
     assert any("above half of log(10)" in note for note in found.warnings)
     assert any("is not above chance" in note for note in found.warnings)
@@ -140,7 +154,9 @@ def test_open_without_the_data_shows_all_that_was_computed(finished):
 
 def test_no_sample_is_in_the_run_directory(finished):
     pixels = finished.data.images[finished.data.images.std(axis=(1, 2, 3)) > 0]
-    everything = b"".join(p.read_bytes() for p in finished.run.run.path.rglob("*") if p.is_file())
+    everything = b"".join(
+        p.read_bytes() for p in finished.run.run.path.rglob("*") if p.is_file()
+    )
     as_floats = (pixels.astype(np.float32) / 255 - 0.5) / 0.25
     for i in range(0, len(pixels), 40):
         assert pixels[i].tobytes() not in everything
@@ -171,6 +187,10 @@ def test_a_model_from_an_unguarded_script_reaches_the_workers(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(_NOTEBOOK.format(root=root, path=str(tmp_path / "run")))
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.stdout.strip() == "2", done.stderr

@@ -13,7 +13,9 @@ from torch import nn
 import memowidgets as mw
 from tests.training.small import Inline
 
-TRAINING = mw.TrainingConfig(epochs=15, checkpoint_every=5, lr=2e-2, precision="float32")
+TRAINING = mw.TrainingConfig(
+    epochs=15, checkpoint_every=5, lr=2e-2, precision="float32"
+)
 
 
 def network(n_classes, n_features):
@@ -22,7 +24,9 @@ def network(n_classes, n_features):
 
 def frame():
     found = load_breast_cancer(as_frame=True)
-    table = found.data.iloc[:300, :10].assign(outcome=found.target_names[found.target[:300]])
+    table = found.data.iloc[:300, :10].assign(
+        outcome=found.target_names[found.target[:300]]
+    )
     worst = table["mean radius"] > table["mean radius"].median()
     table["size"] = np.where(worst, "large", "small")
     table["id"] = [f"p{i:03d}" for i in range(len(table))]
@@ -40,7 +44,9 @@ def audited(path, data, **changes):
 @pytest.fixture(scope="module")
 def data():
     with pytest.warns(UserWarning, match="16 values are missing, in 'mean texture'"):
-        return mw.data.TableDataset.from_frame(frame(), "outcome").with_canaries(20, seed=0)
+        return mw.data.TableDataset.from_frame(frame(), "outcome").with_canaries(
+            20, seed=0
+        )
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +69,15 @@ def test_held_out_rows_have_no_part_in_the_encoding(finished, data):
     assert len(design.held_out) > 20
     expected = data.fitted(design.pool).encoded()
     np.testing.assert_array_equal(finished.data.encoded(), expected)
-    assert not np.allclose(data.fitted(range(len(data))).encoded()[:, 0], expected[:, 0])
+    assert not np.allclose(
+        data.fitted(range(len(data))).encoded()[:, 0], expected[:, 0]
+    )
 
 
 def test_the_run_directory_has_no_text_of_a_row(finished):
-    stored = [path.read_bytes() for path in Path(finished.path).rglob("*") if path.is_file()]
+    stored = [
+        path.read_bytes() for path in Path(finished.path).rglob("*") if path.is_file()
+    ]
     for text in (b"rare 1", b"large", b"mean texture"):
         assert not any(text in content for content in stored)
 
@@ -96,7 +106,9 @@ def test_a_held_out_table_must_have_the_same_columns(data, tmp_path):
     fewer = {name: aside.columns[name] for name in list(aside.columns)[1:]}
     text = {name: values.astype(str) for name, values in aside.columns.items()}
     for columns in (fewer, text):
-        other = mw.data.TableDataset(aside.ids, aside.labels, aside.class_names, columns=columns)
+        other = mw.data.TableDataset(
+            aside.ids, aside.labels, aside.class_names, columns=columns
+        )
         with pytest.raises(ValueError, match="held-out samples have other columns"):
             audited(tmp_path / "other", pool, held_out=other, training=short)
 
@@ -105,14 +117,19 @@ def test_a_module_finds_the_number_of_features_or_says_what_does_not_fit(data):
     fitted = data.fitted(range(300))
     n_features = fitted.encoded().shape[1]
     for make in (
-        lambda n_classes: nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, n_classes)),
-        lambda n_features, n_classes: network(n_classes, n_features),  # which may come first
+        lambda n_classes: nn.Sequential(
+            nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, n_classes)
+        ),
+        # which may come first
+        lambda n_features, n_classes: network(n_classes, n_features),
     ):
         module = mw.models.TorchClassifier(make).build(fitted)
         assert (module[0].in_features, module[2].out_features) == (n_features, 2)
     model = mw.models.TorchClassifier(network, version="1")
     texts = mw.data.TextDataset.from_texts(["a", "b"], [0, 1])
-    with pytest.raises(TypeError, match="reads ImageDataset or TableDataset, not TextDataset"):
+    with pytest.raises(
+        TypeError, match="reads ImageDataset or TableDataset, not TextDataset"
+    ):
         model.check_data(texts)
     with pytest.raises(ValueError, match=r"cannot take rows of shape \(1\d,\)"):
         mw.models.TorchClassifier(lambda n: nn.Linear(7, n)).build(fitted)
@@ -126,7 +143,9 @@ def test_a_loop_of_ones_own_is_watched_on_encoded_rows(data, tmp_path):
     module = network(2, features.shape[1])
     watch = mw.watch(module, table, path=tmp_path / "run", steps_per_epoch=1)
     with torch.no_grad():
-        losses = nn.functional.cross_entropy(module(features), labels, reduction="none").numpy()
+        losses = nn.functional.cross_entropy(
+            module(features), labels, reduction="none"
+        ).numpy()
     found = watch.audit.score("loss", checkpoint=0)
     np.testing.assert_allclose(-found.loc[data.ids], losses, rtol=1e-4, atol=1e-5)
     again = mw.Audit.open(tmp_path / "run", data=data)

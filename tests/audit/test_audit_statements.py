@@ -44,18 +44,24 @@ def test_an_unknown_id_is_named_and_nothing_is_decided(audit, recording):
     arrays = mw.Audit.from_arrays([0, 1, 0, 1], np.eye(4), ids=list("abcd"))
     for log in (a.decision_log for a in (audit, audit.as_target(1), recording, arrays)):
         good = "a" if log is arrays.decision_log else str(audit.members[0])
-        with pytest.raises(ValueError, match=f"unknown id '{shown}'; it is not in the data"):
+        with pytest.raises(
+            ValueError, match=f"unknown id '{shown}'; it is not in the data"
+        ):
             log.decide([good, wrong], "remove")
         assert not log.table()
     assert DecisionLog().decide(["anything"], "keep") == 1
 
 
 def test_what_is_no_member_can_be_decided_on_and_a_stranger_taken_back(audit, tmp_path):
-    other = next(name for name in audit.data.ids.tolist() if name not in set(audit.members))
+    other = next(
+        name for name in audit.data.ids.tolist() if name not in set(audit.members)
+    )
     assert audit.decision_log.decide([other], "remove") == 1
     assert audit.decision_log.undo() == 1
     shutil.copytree(audit.path, tmp_path / "run")
-    (tmp_path / "run" / "decisions.csv").write_text('id,decision,note\n"gone","remove",""\n')
+    (tmp_path / "run" / "decisions.csv").write_text(
+        'id,decision,note\n"gone","remove",""\n'
+    )
     again = tiny_audit(tmp_path / "run")
     assert again.decisions["id"].tolist() == ["gone"]
     assert again.decision_log.decide(["gone"], "undecided") == 1
@@ -114,8 +120,12 @@ def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
         assert page.read_text("utf-8").count("<td>chosen by ρ</td>") == chosen
 
 
-@pytest.mark.filterwarnings("ignore:.*(no checkpoint reached|not learned|τ = 0 is):UserWarning")
-def test_a_reopened_run_still_says_that_representations_know_no_labels(tmp_path, monkeypatch):
+@pytest.mark.filterwarnings(
+    "ignore:.*(no checkpoint reached|not learned|τ = 0 is):UserWarning"
+)
+def test_a_reopened_run_still_says_that_representations_know_no_labels(
+    tmp_path, monkeypatch
+):
     rng = np.random.default_rng(0)
     images, labels = rng.random((300, 8, 8, 1)), rng.integers(0, 4, 300)
     data = mw.data.ImageDataset.from_arrays(images, labels, list("abcd"))

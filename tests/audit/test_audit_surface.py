@@ -63,7 +63,8 @@ def test_a_slip_gets_a_sentence(finished, call, message):
 
 
 @pytest.mark.parametrize(
-    "work", ["train", "run_shadows", "run_references", "use_shadows", "fork", "recorder"]
+    "work",
+    ["train", "run_shadows", "run_references", "use_shadows", "fork", "recorder"],
 )
 def test_a_shadow_model_says_where_to_call_instead(finished, work):
     given = {"run_shadows": (8,), "use_shadows": ("halves",), "fork": ("elsewhere",)}

@@ -26,7 +26,8 @@ N = 4
 @pytest.fixture
 def copied(finished, tmp_path):
     shutil.copytree(finished.path, tmp_path / "run")
-    for made in (tmp_path / "run/forward").glob("epoch-2.*"):  # by another test of the same audit
+    # by another test of the same audit
+    for made in (tmp_path / "run/forward").glob("epoch-2.*"):
         made.unlink()
     shutil.rmtree(tmp_path / "run/scores/epoch-2", ignore_errors=True)
     return small_audit(tmp_path / "run")
@@ -39,7 +40,10 @@ def test_it_is_the_same_object_until_a_file_differs(copied, tmp_path):
         before.path = ""  # type: ignore[misc]
     copied.score("psmi", checkpoint=2)
     after = copied.evidence
-    assert [one.checkpoints["epoch-2"].has_pass for one in (before, after)] == [False, True]
+    assert [one.checkpoints["epoch-2"].has_pass for one in (before, after)] == [
+        False,
+        True,
+    ]
     names, indices = [one.name for one in after.names.found], after.shadows.indices
     shutil.rmtree(tmp_path / "run/checkpoints/epoch-2")
     (tmp_path / "run/shadows/0019.safetensors").unlink()
@@ -47,7 +51,9 @@ def test_it_is_the_same_object_until_a_file_differs(copied, tmp_path):
     assert after.shadows.indices == indices
     with pytest.warns(UserWarning, match="epoch-2"):
         last = copied.evidence
-    assert [one.name for one in last.names.found] == [n for n in names if n != "epoch-2"]
+    assert [one.name for one in last.names.found] == [
+        n for n in names if n != "epoch-2"
+    ]
     assert last.shadows.indices == indices[:-1]
 
 
@@ -56,7 +62,14 @@ def test_it_is_the_same_object_until_a_file_differs(copied, tmp_path):
 
 def sequential(n_classes):
     return nn.Sequential(
-        *(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 6), nn.ReLU()),
+        *(
+            nn.Flatten(),
+            nn.Linear(64, 8),
+            nn.ReLU(),
+            nn.Dropout(0.1),
+            nn.Linear(8, 6),
+            nn.ReLU(),
+        ),
         nn.Linear(6, n_classes),
     )
 
@@ -78,25 +91,37 @@ def test_a_number_is_the_position_of_a_layer_where_modules_have_numbers_as_names
         by_number = named.representation(position)
         assert by_number.shape[1] == {"0": 64, "1": 8, "2": 8, "4": 6, "5": 6}[name]
         np.testing.assert_array_equal(by_number, named.representation(name))
-    np.testing.assert_array_equal(named.representation(np.int64(5)), named.representation("last"))
+    np.testing.assert_array_equal(
+        named.representation(np.int64(5)), named.representation("last")
+    )
     for layer in (0, 6, -1, "3", True, 1.0):
-        with pytest.raises(ValueError, match=r"unknown layer .*valid: last, 1 to 5.*0, 1, 2, 4, 5"):
+        with pytest.raises(
+            ValueError, match=r"unknown layer .*valid: last, 1 to 5.*0, 1, 2, 4, 5"
+        ):
             named.score("psmi", layer=layer)
 
 
 def test_an_unknown_shadow_model_lists_the_others(named, tmp_path):
     for asks in (named.log_lira, lambda: named.as_target(0)):
-        with pytest.raises(StoreError, match=r"no shadow models yet: call audit.run_shadows\(64\)"):
+        with pytest.raises(
+            StoreError, match=r"no shadow models yet: call audit.run_shadows\(64\)"
+        ):
             asks()
     named.run_shadows(2)
     for unknown in (2, -1, "1", True):
-        with pytest.raises(ValueError, match=rf"unknown shadow model {unknown!r}; valid: 0, 1"):
+        with pytest.raises(
+            ValueError, match=rf"unknown shadow model {unknown!r}; valid: 0, 1"
+        ):
             named.as_target(unknown)
     assert len(named.as_target(np.int64(1)).members)
     with pytest.raises(ValueError, match="there are 2 shadow models; train 8"):
         named.shadow_curve(eta=1.0)
     whole = trained(tmp_path / "all", members="all")
-    for asks in (whole.log_lira, whole.probability_memorized, lambda: whole.as_target(0)):
+    for asks in (
+        whole.log_lira,
+        whole.probability_memorized,
+        lambda: whole.as_target(0),
+    ):
         with pytest.raises(StoreError, match=r'whole pool.*members="half"') as caught:
             asks()
         assert "run_shadows(64)" not in str(caught.value)
@@ -124,7 +149,9 @@ def audit(both, tmp_path):
 def alone(audit, design, path):
     """The same run with one set of shadow models: there is nothing to mix it up with."""
     shutil.copytree(audit.path, path, ignore=shutil.ignore_patterns("targets"))
-    for file in (path / "shadows").glob("*.safetensors" if design != "halves" else "balanced"):
+    for file in (path / "shadows").glob(
+        "*.safetensors" if design != "halves" else "balanced"
+    ):
         shutil.rmtree(file) if file.is_dir() else file.unlink()
     (path / "shadows.json").unlink(missing_ok=True)
     made = tiny_audit(path)
@@ -140,13 +167,17 @@ def test_each_set_has_targets_and_decisions_of_its_own(audit, both, tmp_path):
         scores[design] = target.score("psmi")
         assert set(scores[design].index) <= set(target.members)
         pooled = audit.evaluate_pooled("psmi", truth="canaries")
-        unmixed = alone(both, design, tmp_path / design).evaluate_pooled("psmi", truth="canaries")
+        unmixed = alone(both, design, tmp_path / design).evaluate_pooled(
+            "psmi", truth="canaries"
+        )
         assert (pooled.auc, pooled.n) == (unmixed.auc, unmixed.n)
     assert set(scores["halves"].index) != set(scores["balanced"].index)
     for design, before in scores.items():
         audit.use_shadows(design)
         assert audit.as_target(1).score("psmi").equals(before)
-    audit.as_target(1).decision_log.decide([str(audit.as_target(1).members[0])], "remove")
+    audit.as_target(1).decision_log.decide(
+        [str(audit.as_target(1).members[0])], "remove"
+    )
     assert len(audit.as_target(1).decisions) == 1
     assert audit.as_target(2).decisions.empty
     audit.use_shadows("halves")
@@ -187,7 +218,8 @@ def trained_otherwise(audit, index):
 def test_a_shadow_model_that_was_trained_again_is_scored_again(audit):
     target = audit.as_target(1)
     before = target.score("logit_gap"), target.score("psmi")
-    audit.run_shadows(N, design="balanced", keep_forward="all")  # moves the arrays in its file
+    # moves the arrays in its file
+    audit.run_shadows(N, design="balanced", keep_forward="all")
     np.testing.assert_array_equal(target.score("logit_gap"), before[0])
     np.testing.assert_array_equal(target.score("psmi"), before[1])
     assert len(target.score("psmi", layer=1))
@@ -241,7 +273,10 @@ def test_scores_of_an_older_method_are_computed_again(audit, metric, monkeypatch
     first = audit.score(metric)
     names = audit.evidence.names
     record = names.prediction().record.name
-    stored = audit.run.run.path / f"scores/{record}/{names.layer('last')}/{metric}.safetensors"
+    stored = (
+        audit.run.run.path
+        / f"scores/{record}/{names.layer('last')}/{metric}.safetensors"
+    )
     before = stored.stat().st_mtime_ns
     np.testing.assert_array_equal(tiny_audit(audit.path).score(metric), first)
     assert stored.stat().st_mtime_ns == before
@@ -263,7 +298,9 @@ def test_the_values_of_each_method_are_those_of_its_version():
     psmi = PSMI(random_state=0).fit(x, labels).score_samples(x, labels)
     mahalanobis = Mahalanobis().fit(x).score_samples(x)
     np.testing.assert_allclose(psmi[:4], [0.2934, 0.3621, 0.0010, 0.2490], atol=1e-4)
-    np.testing.assert_allclose(mahalanobis[:4], [-1.3644, -2.2593, -2.6032, -2.2083], atol=1e-4)
+    np.testing.assert_allclose(
+        mahalanobis[:4], [-1.3644, -2.2593, -2.6032, -2.2083], atol=1e-4
+    )
     assert METHODS == {"psmi": 1, "mahalanobis": 1}
 
 
@@ -272,11 +309,15 @@ def test_data_that_are_written_to_are_noticed(what, audit):
     gaps = audit.score("logit_gap")
     values = getattr(audit.data, what)
     before = values[7].copy()
-    values[7] = (before + 1) % len(audit.data.class_names) if what == "labels" else 1 - before
+    values[7] = (
+        (before + 1) % len(audit.data.class_names) if what == "labels" else 1 - before
+    )
     assert audit.score("logit_gap").equals(gaps)
     name = audit.data.ids[7]
     for work in (audit.run_shadows, audit.run_references):
-        with pytest.raises(StoreError, match=f"1 samples .* changed in place .* '{name}'"):
+        with pytest.raises(
+            StoreError, match=f"1 samples .* changed in place .* '{name}'"
+        ):
             work(1)
     values[7] = before
     audit.run_references(1, Inline())

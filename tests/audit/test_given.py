@@ -69,7 +69,9 @@ def test_scores_are_those_of_the_metrics_room(audit):
         expected = mw.metrics.Mahalanobis().fit(X).score_samples(X)
         np.testing.assert_array_equal(audit.score("mahalanobis", layer=name), expected)
     np.testing.assert_allclose(audit.score("loss"), mw.metrics.loss(logits, y))
-    np.testing.assert_allclose(audit.score("logit_gap"), mw.metrics.logit_gap(logits, y))
+    np.testing.assert_allclose(
+        audit.score("logit_gap"), mw.metrics.logit_gap(logits, y)
+    )
     assert audit.score("psmi").equals(audit.score("psmi", layer="late"))
     assert audit.layers == ("early", "late")
 
@@ -78,7 +80,11 @@ def test_the_truth_is_that_of_the_memorization_room(audit):
     parts = arrays()
     target = mw.metrics.logit_gap(parts["logits"], parts["labels"])
     given = parts["shadow_gaps"], parts["shadow_members"], target
-    for variance, tolerance in (("shrunk", 1e-4), ("global", 1e-9)):  # its prior is searched for
+    # its prior is searched for
+    for variance, tolerance in (
+        ("shrunk", 1e-4),
+        ("global", 1e-9),
+    ):
         found, expected = audit.log_lira(variance=variance), log_lira(*given, variance)
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     values, errors = audit.log_lira(return_std=True)
@@ -97,7 +103,9 @@ def test_log_lira_is_that_of_the_finished_model_and_scores_are_those_of_the_earl
     early = parts["logits"] / 3 + 1
     audit, both = audit_of(logits=early), audit_of()
     assert audit.log_lira().equals(both.log_lira())
-    np.testing.assert_allclose(audit.score("loss"), mw.metrics.loss(early, parts["labels"]))
+    np.testing.assert_allclose(
+        audit.score("loss"), mw.metrics.loss(early, parts["labels"])
+    )
     expected = mw.metrics.logit_gap(early, parts["labels"])
     np.testing.assert_array_equal(audit.score("logit_gap"), expected)
     alone = audit_of(logits=None)  # PSMI is early, and the truth needs no early logits
@@ -113,11 +121,23 @@ def test_the_rest_of_the_audit_works_on_it(audit):
         ["mahalanobis", "early"], ["mahalanobis", "late"],
     ]  # fmt: skip
     comparison = audit.compare_memorization()
-    assert comparison.values["counterfactual"].nlargest(10).index.isin(audit.members[:10]).all()
+    assert (
+        comparison.values["counterfactual"]
+        .nlargest(10)
+        .index.isin(audit.members[:10])
+        .all()
+    )
     assert audit.shadow_curve(repeats=2)["n_shadows"].tolist() == [4, 8, SHADOWS // 2]
     found = audit.flagged(tau=0.0)
     assert set(audit.members[:10]) <= set(found.index)
-    assert found.columns.tolist() == ["score", "std", "label", "guess", "p_label", "log_lira"]
+    assert found.columns.tolist() == [
+        "score",
+        "std",
+        "label",
+        "guess",
+        "p_label",
+        "log_lira",
+    ]
     planted = audit_of(canaries=np.arange(N) < 10).evaluate("psmi", truth="canaries")
     assert audit.evaluate("psmi", truth=np.arange(N) < 10).auc == planted.auc
     assert planted.n_memorized == 10
@@ -129,7 +149,9 @@ def test_there_is_one_checkpoint_by_all_its_names(audit):
     with pytest.raises(ValueError, match=r"valid: prediction, final, .* given"):
         audit.score("loss", checkpoint=2.0)
     assert audit.checkpoints.index.tolist() == ["given"]
-    assert audit.checkpoints[["epoch", "step", "drop", "test_loss"]].isna().all(axis=None)
+    assert (
+        audit.checkpoints[["epoch", "step", "drop", "test_loss"]].isna().all(axis=None)
+    )
     right = arrays()["logits"].argmax(axis=1) == arrays()["labels"]
     assert audit.checkpoints["train_accuracy"].tolist() == [right.mean()]
     assert audit.checkpoints["median_loss"].iloc[0] == -audit.score("loss").median()
@@ -145,11 +167,15 @@ def test_a_log_lira_as_given_is_the_truth():
     assert audit.evaluate("psmi").n_memorized == 10
     assert audit.has_ground_truth
     for ask in (lambda: audit.log_lira(return_std=True), audit.probability_memorized):
-        with pytest.raises(ValueError, match="shadow_gaps=, shadow_members= and final_logits="):
+        with pytest.raises(
+            ValueError, match="shadow_gaps=, shadow_members= and final_logits="
+        ):
             ask()
     both = audit_of(log_lira=values)
     assert both.log_lira().equals(found)
-    assert both.log_lira(variance="global").equals(audit_of().log_lira(variance="global"))
+    assert both.log_lira(variance="global").equals(
+        audit_of().log_lira(variance="global")
+    )
 
 
 def test_a_series_by_id_is_put_in_order():
@@ -160,7 +186,9 @@ def test_a_series_by_id_is_put_in_order():
     assert NAMES[3] not in part.log_lira().index
 
 
-@pytest.mark.parametrize("what", ["labels", "canaries", "logits", "representations", "shadow_gaps"])
+@pytest.mark.parametrize(
+    "what", ["labels", "canaries", "logits", "representations", "shadow_gaps"]
+)
 def test_values_by_id_in_another_order_are_refused(what):
     parts = arrays() | {"canaries": np.arange(N) < 5}
     values = (parts | {"representations": parts["representations"]["late"]})[what]
@@ -168,7 +196,9 @@ def test_values_by_id_in_another_order_are_refused(what):
     table = (pd.Series if values.ndim == 1 else pd.DataFrame)(values, **{axis: NAMES})
     shuffled = table[NAMES[::-1]] if axis == "columns" else table[::-1]
     assert audit_of(**{what: table}, ids=NAMES).members.tolist() == NAMES
-    with pytest.raises(ValueError, match=rf"{what}(\.T)? has the samples of .* in another"):
+    with pytest.raises(
+        ValueError, match=rf"{what}(\.T)? has the samples of .* in another"
+    ):
         audit_of(**{what: shuffled}, ids=NAMES)
 
 
@@ -200,7 +230,10 @@ def test_arrays_that_are_changed_later_change_nothing(how, tmp_path):
         "representations": {"late": view, "later": torch.from_numpy(view + 1)},
         "logits": pd.DataFrame(parts["logits"]),
     }
-    audit, expected = mw.Audit.from_arrays(**given), audit_of(representations={"late": view + 0})
+    audit, expected = (
+        mw.Audit.from_arrays(**given),
+        audit_of(representations={"late": view + 0}),
+    )
     assert np.shares_memory(audit.representation("late"), view) == (how == "map")
     parts["representations"]["late"][:] = 1
     given["representations"]["later"][:] = 1
@@ -248,7 +281,9 @@ def test_layers_with_numbers_go_by_their_numbers_and_more_axes_are_flattened():
     X = arrays()["representations"]["late"]
     audit = audit_of(representations={12: X.reshape(N, 3, 2, 2), 3: X[:, :2]})
     assert audit.layers == ("3", "12")
-    with pytest.raises(ValueError, match=r"unknown layer 1; valid: last, or a name of .*12"):
+    with pytest.raises(
+        ValueError, match=r"unknown layer 1; valid: last, or a name of .*12"
+    ):
         audit.representation(1)
     assert audit.score("psmi", layer=12).equals(audit.score("psmi"))
     assert audit.score("psmi").equals(audit_of(representations=X).score("psmi"))
@@ -259,7 +294,11 @@ def test_layers_with_numbers_go_by_their_numbers_and_more_axes_are_flattened():
 
 def questions(n: int) -> mw.data.MCQDataset:
     rows = [
-        {"question": f"Which ward, {i}?", "choices": list("wxyz"[: 2 + i % 3]), "answer": i % 2}
+        {
+            "question": f"Which ward, {i}?",
+            "choices": list("wxyz"[: 2 + i % 3]),
+            "answer": i % 2,
+        }
         for i in range(n)
     ]
     return mw.data.MCQDataset.from_records(rows)
@@ -281,11 +320,15 @@ def test_a_question_has_its_own_options():
 
 
 def test_the_guard_counts_a_questions_own_options():
-    rows = [{"question": f"{i}?", "choices": ["x", "y"], "answer": i % 2} for i in range(40)]
+    rows = [
+        {"question": f"{i}?", "choices": ["x", "y"], "answer": i % 2} for i in range(40)
+    ]
     rows.append({"question": "?", "choices": list("vwxyz"), "answer": 0})
     data = mw.data.MCQDataset.from_records(rows)
     logits = np.zeros((41, 5))
-    logits[np.arange(41), data.labels] = 0.5  # 0.47 nats of log(2) = 0.69, far below half of log(5)
+    logits[np.arange(41), data.labels] = (
+        0.5  # 0.47 nats of log(2) = 0.69, far below half of log(5)
+    )
     audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
     assert "half of log(2) = 0.35" in audit.evidence.notes_at("final")[0]
 
@@ -304,7 +347,11 @@ RECORDS = [
         (pd.Series([f"text {i}" for i in range(N)]), "TextDataset", "007"),
         (RECORDS, "MCQDataset", "q7"),
         (pd.DataFrame(RECORDS), "MCQDataset", "q7"),
-        (np.random.default_rng(0).integers(0, 256, (N, 8, 8), np.uint8), "ImageDataset", "007"),
+        (
+            np.random.default_rng(0).integers(0, 256, (N, 8, 8), np.uint8),
+            "ImageDataset",
+            "007",
+        ),
     ],
 )
 def test_samples_of_every_kind_are_shown_and_kept(samples, kind, name):
@@ -337,7 +384,9 @@ def test_decisions_are_kept_where_asked_and_nowhere_else(tmp_path, monkeypatch):
     again = audit_of(path=tmp_path / "mine")
     assert again.decision_log["003"] == Decision("remove", "names a patient")
     assert Path(again.path) == tmp_path / "mine"
-    files = {p.name for p in (tmp_path / "mine").iterdir() if not p.name.startswith(".")}
+    files = {
+        p.name for p in (tmp_path / "mine").iterdir() if not p.name.startswith(".")
+    }
     assert files == {"arrays.safetensors", "scores", "manifest.json", "decisions.csv"}
     mixed = np.random.default_rng(0).permutation(arrays()["labels"])
     for other in ({"ids": NAMES}, {"labels": mixed}):
@@ -359,11 +408,15 @@ def test_arrays_with_a_path_are_a_run_like_others(tmp_path):
         again.kept()
     with pytest.raises(ValueError, match="which has no model: pass data= alone"):
         mw.Audit.open(tmp_path / "mine", model=mw.models.ConvNet(4))
-    with pytest.raises(StoreError, match="holds an audit of arrays, not the run of a model"):
+    with pytest.raises(
+        StoreError, match="holds an audit of arrays, not the run of a model"
+    ):
         small_audit(tmp_path / "mine")
 
 
-def test_scores_of_arrays_are_kept_as_long_as_the_arrays_are_the_same(tmp_path, monkeypatch):
+def test_scores_of_arrays_are_kept_as_long_as_the_arrays_are_the_same(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "mine"
     wanted = audit_of(path=path).score("psmi")
     monkeypatch.setattr(mw.audit.numbers.scores, "PSMI", None)
@@ -399,7 +452,9 @@ def test_arrays_that_were_replaced_keep_no_scores(tmp_path):
 def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
     texts = [f"secret words {i}" for i in range(N)]
     audit_of(path=tmp_path / "mine", samples=texts)
-    on_disk = b"".join(p.read_bytes() for p in (tmp_path / "mine").rglob("*") if p.is_file())
+    on_disk = b"".join(
+        p.read_bytes() for p in (tmp_path / "mine").rglob("*") if p.is_file()
+    )
     assert b"secret words" not in on_disk
     data = mw.data.TextDataset.from_texts(texts, arrays()["labels"])
     again = mw.Audit.open(tmp_path / "mine", data=data)
@@ -407,7 +462,9 @@ def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
     assert len(again.kept()) == N
     audit_of(path=tmp_path / "mine")  # without samples, which are known from before
     other = mw.data.TextDataset.from_texts(["other", *texts[1:]], arrays()["labels"])
-    with pytest.raises(ValueError, match="1 samples have another content, the first is '000'"):
+    with pytest.raises(
+        ValueError, match="1 samples have another content, the first is '000'"
+    ):
         mw.Audit.open(tmp_path / "mine", data=other)
 
 
@@ -426,7 +483,11 @@ def test_the_folder_of_a_run_is_refused(tmp_path):
         ({"logits": None}, lambda a: a.score("loss"), "give Audit.from_arrays logits="),
         ({"logits": None}, lambda a: a.probabilities(), "logits="),
         ({"representations": None}, lambda a: a.score("psmi"), "representations="),
-        ({"representations": None}, lambda a: a.score("psmi", layer=2), "representations="),
+        (
+            {"representations": None},
+            lambda a: a.score("psmi", layer=2),
+            "representations=",
+        ),
         ({"representations": None}, lambda a: a.score(len), "representations="),
         (NO_SHADOWS, lambda a: a.evaluate("psmi"), "log_lira="),
         (NO_SHADOWS, lambda a: a.shadow_curve(), "shadow_gaps="),
@@ -443,7 +504,9 @@ def test_what_is_missing_is_named_where_it_is_needed(given, work, words):
         work(audit_of(**given))
 
 
-@pytest.mark.parametrize("missing", [{"logits": None}, {"representations": None, **NO_SHADOWS}])
+@pytest.mark.parametrize(
+    "missing", [{"logits": None}, {"representations": None, **NO_SHADOWS}]
+)
 def test_the_dashboard_shows_what_there_is(missing):
     audit = audit_of(**missing)
     dashboard = audit.dashboard()
@@ -492,41 +555,101 @@ def shares(turn) -> dict:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"representations": None, "logits": None}, "pass representations=, logits=, or both"),
-        (bad("representations", at={(5, 7): np.inf, (9, 1): np.nan}), "2 of 240 .* row 5, col"),
-        (bad("representations", turn=lambda x: x.T), r"\(12, 240\) for 240 labels.*first axis"),
-        (bad("representations", turn=lambda x: x[:, 0]), r"\(240,\): a single feature is x\[:, N"),
+        (
+            {"representations": None, "logits": None},
+            "pass representations=, logits=, or both",
+        ),
+        (
+            bad("representations", at={(5, 7): np.inf, (9, 1): np.nan}),
+            "2 of 240 .* row 5, col",
+        ),
+        (
+            bad("representations", turn=lambda x: x.T),
+            r"\(12, 240\) for 240 labels.*first axis",
+        ),
+        (
+            bad("representations", turn=lambda x: x[:, 0]),
+            r"\(240,\): a single feature is x\[:, N",
+        ),
         ({"representations": {}, "logits": None}, "there is nothing to score"),
-        ({"representations": {"a": np.zeros((N, 2)), 2: np.zeros((3, 2))}}, r"\[2\] has shape \(3"),
-        (bad("logits", at={(3, 1): np.nan}), "logits must be finite: 1 of 240 .*row 3, column 1"),
-        (bad("logits", at={(3, 0): -np.inf}), r"logit of the label \(0\) of row 3 is -inf"),
-        (bad("logits", turn=lambda x: x[:, 0]) | NO_SHADOWS, "row 2 is 2, .* columns 0 to 1"),
-        (bad("logits", turn=lambda x: x[:, :, None]), r"must be \(n_samples, n_classes\)"),
-        ({"class_names": ["a", "b", "c", "d"]}, r"3 columns for 4 classes \(a, b, c, d\)"),
+        (
+            {"representations": {"a": np.zeros((N, 2)), 2: np.zeros((3, 2))}},
+            r"\[2\] has shape \(3",
+        ),
+        (
+            bad("logits", at={(3, 1): np.nan}),
+            "logits must be finite: 1 of 240 .*row 3, column 1",
+        ),
+        (
+            bad("logits", at={(3, 0): -np.inf}),
+            r"logit of the label \(0\) of row 3 is -inf",
+        ),
+        (
+            bad("logits", turn=lambda x: x[:, 0]) | NO_SHADOWS,
+            "row 2 is 2, .* columns 0 to 1",
+        ),
+        (
+            bad("logits", turn=lambda x: x[:, :, None]),
+            r"must be \(n_samples, n_classes\)",
+        ),
+        (
+            {"class_names": ["a", "b", "c", "d"]},
+            r"3 columns for 4 classes \(a, b, c, d\)",
+        ),
         ({"ids": [1, "1", *range(2, N)]}, "the id '1' is already used"),
         (bad("shadow_members", turn=lambda x: x.astype(int)), r"astype\(bool\)"),
-        (bad("shadow_members", turn=lambda x: x.T), r"shadow_members must be \(n_models, 240\)"),
+        (
+            bad("shadow_members", turn=lambda x: x.T),
+            r"shadow_members must be \(n_models, 240\)",
+        ),
         (bad("shadow_members", turn=lambda x: x[:3]), "the same shape"),
-        (bad("shadow_gaps", at={(2, 9): np.nan}), "1 of 24 .* shadow model 2, column 9"),
+        (
+            bad("shadow_gaps", at={(2, 9): np.nan}),
+            "1 of 24 .* shadow model 2, column 9",
+        ),
         ({"shadow_members": None}, "shadow_gaps needs shadow_members="),
         ({"final_logits": None}, r"needs final_logits=.*Pass final_logits=logits if"),
-        (bad("final_logits", turn=lambda x: x[:, [0, 1, 2, 2]]), "final_logits has 4 columns for"),
-        ({"reference_gaps": np.where(np.arange(N) == 3, np.nan, 0)[None]}, "1 samples.* '003'"),
-        ({"reference_gaps": np.where(np.arange(N) == 3, np.inf, 0)[None]}, "column 3; pass NaN"),
-        ({"reference_gaps": np.zeros((N, 1))}, r"reference_gaps must be \(n_models, 240\)"),
+        (
+            bad("final_logits", turn=lambda x: x[:, [0, 1, 2, 2]]),
+            "final_logits has 4 columns for",
+        ),
+        (
+            {"reference_gaps": np.where(np.arange(N) == 3, np.nan, 0)[None]},
+            "1 samples.* '003'",
+        ),
+        (
+            {"reference_gaps": np.where(np.arange(N) == 3, np.inf, 0)[None]},
+            "column 3; pass NaN",
+        ),
+        (
+            {"reference_gaps": np.zeros((N, 1))},
+            r"reference_gaps must be \(n_models, 240\)",
+        ),
         ({"log_lira": np.zeros(N - 1)}, "one value for each of 240 samples"),
         ({"log_lira": np.full(N, np.nan)}, "NaN for every sample"),
-        ({"log_lira": pd.Series(np.zeros(N), NAMES)}, "log_lira is indexed by 'patient-000'"),
+        (
+            {"log_lira": pd.Series(np.zeros(N), NAMES)},
+            "log_lira is indexed by 'patient-000'",
+        ),
         ({"canaries": np.zeros(N, int)}, r"canaries must be bool.*astype\(bool\)"),
         ({"samples": ["text"] * 3}, "3 samples but 240 labels"),
         ({"samples": [object()] * N}, "samples holds object; give a dataset, images"),
         ({"samples": "text"}, "not str"),
         ({"probabilities": probabilities()}, "logits= or probabilities="),
-        (shares(lambda p: p / 2), "in each row, but 240 rows do not, .* row 0 with a sum of 0.5"),
+        (
+            shares(lambda p: p / 2),
+            "in each row, but 240 rows do not, .* row 0 with a sum of 0.5",
+        ),
         (shares(np.log), "log-probabilities.* go into logits="),
-        (shares(lambda p: np.where(np.arange(N)[:, None] == 7, np.nan, p)), "1 of 240 .* row 7"),
+        (
+            shares(lambda p: np.where(np.arange(N)[:, None] == 7, np.nan, p)),
+            "1 of 240 .* row 7",
+        ),
         (OF_DIGITS | {"labels": OTHER}, "disagree on 1 labels, the first in row 4"),
-        (OF_DIGITS | {"logits": LOGITS + 1, "ids": NAMES[:50]}, "ids of their own, which differ"),
+        (
+            OF_DIGITS | {"logits": LOGITS + 1, "ids": NAMES[:50]},
+            "ids of their own, which differ",
+        ),
         (OF_DIGITS | {"class_names": list("abc")}, "leave class_names out"),
     ],
 )
@@ -543,12 +666,19 @@ def test_probabilities_in_place_of_logits_are_noticed():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])
 def test_probabilities_give_the_scores_of_their_logits(dtype):
-    given, logits = audit_of(logits=None, probabilities=probabilities().astype(dtype)), audit_of()
+    given, logits = (
+        audit_of(logits=None, probabilities=probabilities().astype(dtype)),
+        audit_of(),
+    )
     accuracy = {np.float64: 1e-6, np.float16: 0.05}[dtype]
     for metric in ("loss", "logit_gap"):
-        np.testing.assert_allclose(given.score(metric), logits.score(metric), atol=accuracy)
+        np.testing.assert_allclose(
+            given.score(metric), logits.score(metric), atol=accuracy
+        )
     np.testing.assert_allclose(given.probabilities(), logits.probabilities(), atol=1e-3)
-    assert given.evaluate("loss").auc == pytest.approx(logits.evaluate("loss").auc, abs=0.01)
+    assert given.evaluate("loss").auc == pytest.approx(
+        logits.evaluate("loss").auc, abs=0.01
+    )
 
 
 def test_decisions_and_probabilities_of_two_classes_have_one_value_for_each_sample():

@@ -24,7 +24,11 @@ def texts() -> mw.data.TextDataset:
 
 
 def table() -> mw.data.TableDataset:
-    columns = {"score": np.arange(N) * 1.0, "town": ["Bern", "Thun"] * 6, "y": ["a", "b"] * 6}
+    columns = {
+        "score": np.arange(N) * 1.0,
+        "town": ["Bern", "Thun"] * 6,
+        "y": ["a", "b"] * 6,
+    }
     return mw.data.TableDataset.from_frame(pd.DataFrame(columns), label="y")
 
 
@@ -60,8 +64,16 @@ def test_samples_come_with_verdict_and_decision_only_if_asked_for(audit):
     pd.testing.assert_frame_equal(found[list(plain)], plain)
     assert found.attrs == plain.attrs != {}
     assert found["status"].tolist() == ["found", "flagged only"]
-    assert found.loc["+1", ["text", "decision", "label"]].tolist() == [FORMULA, "remove", "yes"]
-    assert found.loc["s1", ["decision", "to", "note"]].tolist() == ["relabel", "yes", "@wrong"]
+    assert found.loc["+1", ["text", "decision", "label"]].tolist() == [
+        FORMULA,
+        "remove",
+        "yes",
+    ]
+    assert found.loc["s1", ["decision", "to", "note"]].tolist() == [
+        "relabel",
+        "yes",
+        "@wrong",
+    ]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -81,7 +93,9 @@ def test_a_file_has_samples_only_if_asked_for(audit, tmp_path, suffix):
     assert np.isclose(float(rows[0]["score"]), -6.0)
     hostile = (rows[0]["id"], rows[0]["text"], rows[1]["note"])
     plain = ("+1", FORMULA, "@wrong")
-    assert hostile == (tuple(f"'{cell}" for cell in plain) if suffix == "csv" else plain)
+    assert hostile == (
+        tuple(f"'{cell}" for cell in plain) if suffix == "csv" else plain
+    )
 
 
 def test_fields_of_a_row_and_a_question_have_columns_of_their_own(tmp_path):
@@ -91,11 +105,19 @@ def test_fields_of_a_row_and_a_question_have_columns_of_their_own(tmp_path):
     path = of_arrays(table()).export(tmp_path / "rows.jsonl", "logit_gap", **how)
     assert rows_of(path)[0]["town"] == "Bern"
     records = [
-        {"question": f"Question {i}?", "choices": ["x", "y"], "answer": i % 2, "label": "urgent"}
+        {
+            "question": f"Question {i}?",
+            "choices": ["x", "y"],
+            "answer": i % 2,
+            "label": "urgent",
+        }
         for i in range(N)
     ]
     audit = of_arrays(mw.data.MCQDataset.from_records(records))
-    assert audit.flagged("logit_gap", tau=-5.0, samples=True)["label_"].tolist() == ["urgent"] * 2
+    assert (
+        audit.flagged("logit_gap", tau=-5.0, samples=True)["label_"].tolist()
+        == ["urgent"] * 2
+    )
     path = audit.export(tmp_path / "q.csv", "logit_gap", **how)
     assert json.loads(rows_of(path)[0]["choices"]) == ["x", "y"]
 
@@ -119,7 +141,9 @@ def test_images_add_nothing_but_decisions(finished, tmp_path):
         ("a.csv", {"eta": "4"}, TypeError, "eta"),
     ],
 )
-def test_what_cannot_be_written_leaves_no_file(audit, tmp_path, name, arguments, error, facts):
+def test_what_cannot_be_written_leaves_no_file(
+    audit, tmp_path, name, arguments, error, facts
+):
     with pytest.raises(error, match=facts):
         audit.export(tmp_path / name, "logit_gap", **arguments)
     assert not list(tmp_path.iterdir())

@@ -76,8 +76,12 @@ def test_where_nothing_was_removed_going_on_is_going_on(stopped, straight, tmp_p
         warnings.simplefilter("error")
         fork = stopped.fork(tmp_path / "fork", data=stopped.data, start="prediction")
     fork.train()
-    same_files(Path(straight.path), Path(fork.path), "checkpoints/*/weights.safetensors")
-    found, expected = (one.checkpoints.drop(columns="prediction") for one in (fork, straight))
+    same_files(
+        Path(straight.path), Path(fork.path), "checkpoints/*/weights.safetensors"
+    )
+    found, expected = (
+        one.checkpoints.drop(columns="prediction") for one in (fork, straight)
+    )
     assert found.equals(expected)
     assert fork.evidence.notes_at("final") == ()
 
@@ -107,7 +111,9 @@ def test_weights_that_have_seen_removed_samples_are_said_to_have(stopped, gone_o
     assert gone_on.prediction.rho == stopped.prediction.rho == 0.5
     assert gone_on.run.manifest["fork"]["checkpoint"] == name
     for checkpoint in ("prediction", "final"):
-        assert "already seen 10 samples" in " ".join(gone_on.evidence.notes_at(checkpoint))
+        assert "already seen 10 samples" in " ".join(
+            gone_on.evidence.notes_at(checkpoint)
+        )
     assert "already seen 10 samples" in gone_on._repr_html_()
     assert f"from {name}" in gone_on._repr_html_()
     again = mw.Audit.open(gone_on.path, data=gone_on.data)
@@ -164,7 +170,9 @@ def test_a_held_out_dataset_stays_the_held_out_dataset(tmp_path):
     audit.decision_log.decide(audit.members[:3].tolist(), "remove")
     fork = audit.fork(tmp_path / "b")
     assert fork.run.held_out is aside
-    reopened = mw.Audit.open(tmp_path / "a", data=small_data(), model=mw.models.ConvNet(16))
+    reopened = mw.Audit.open(
+        tmp_path / "a", data=small_data(), model=mw.models.ConvNet(16)
+    )
     with pytest.raises(StoreError, match="held_out="):
         reopened.fork(tmp_path / "c")
 
@@ -173,7 +181,9 @@ def test_a_held_out_dataset_stays_the_held_out_dataset(tmp_path):
 
 
 def test_it_opens_with_its_parents_data_whatever_was_decided_since(stopped, tmp_path):
-    audit = mw.Audit.open(shutil.copytree(stopped.path, tmp_path / "run"), data=stopped.data)
+    audit = mw.Audit.open(
+        shutil.copytree(stopped.path, tmp_path / "run"), data=stopped.data
+    )
     other = (stopped.data.labels[0] + 1) % 10
     audit.decision_log.decide([stopped.data.ids[0]], "relabel", to=str(other))
     fork = audit.fork(tmp_path / "fork")
@@ -186,7 +196,9 @@ def test_it_opens_with_its_parents_data_whatever_was_decided_since(stopped, tmp_
     assert again.data.labels[0] == other
     assert again.score("loss", checkpoint="final").equals(losses)
     shuffled = stopped.data.take(np.arange(len(stopped.data))[::-1])
-    assert mw.Audit.open(fork.path, data=shuffled).data.ids.tolist() == kept.ids.tolist()
+    assert (
+        mw.Audit.open(fork.path, data=shuffled).data.ids.tolist() == kept.ids.tolist()
+    )
     with pytest.raises(ValueError, match="not the data of"):
         mw.Audit.open(fork.path, data=stopped.data.take(range(100)))
 
@@ -196,7 +208,9 @@ def test_cleaning_members_alone_is_said_once(stopped, finished, tmp_path):
         with pytest.warns(UserWarning, match=ALONE) as said:
             asks()
         assert len(said) == 1
-    others = stopped.data.ids[np.setdiff1d(stopped.run.design.pool, stopped.run.design.members)]
+    others = stopped.data.ids[
+        np.setdiff1d(stopped.run.design.pool, stopped.run.design.members)
+    ]
     everything = small_audit(tmp_path / "all", members="all")
     everything.decision_log.decide(everything.members[:3].tolist(), "remove")
     audit = small_audit(tmp_path / "half")
@@ -215,7 +229,8 @@ def test_cleaning_members_alone_is_said_once(stopped, finished, tmp_path):
 @pytest.mark.parametrize("lost", ["manifest.json", "design.safetensors"])
 def test_a_fork_that_was_half_made_is_made_whole(stopped, going_on, gone_on, lost):
     path = Path(going_on.path)
-    if lost == "manifest.json":  # as if it was killed before the manifest, which comes last
+    # as if it was killed before the manifest, which comes last
+    if lost == "manifest.json":
         (path / "design.safetensors").unlink()
     (path / lost).unlink()
     whole = begin(stopped, path)
@@ -231,7 +246,9 @@ def test_lost_weights_are_not_replaced_by_fresh_ones(stopped, going_on):
 
 
 def test_nothing_left_to_train_is_said(tmp_path):
-    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
+    audit = small_audit(
+        tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8)
+    )
     audit.train()
     with pytest.raises(ValueError, match="epoch-1 ends a training"):
         audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
@@ -241,7 +258,9 @@ def test_nothing_left_to_train_is_said(tmp_path):
 def test_another_run_at_the_path_is_refused(stopped, going_on):
     with pytest.raises(ValueError, match="holds another run"):
         stopped.fork(stopped.path)
-    with pytest.raises(ValueError, match="fork start is prediction there and scratch here"):
+    with pytest.raises(
+        ValueError, match="fork start is prediction there and scratch here"
+    ):
         stopped.fork(going_on.path)
     with pytest.raises(ValueError, match="its data have"):
         stopped.fork(going_on.path, data=stopped.data.take(range(300)), start="scratch")
@@ -249,15 +268,23 @@ def test_another_run_at_the_path_is_refused(stopped, going_on):
 
 def test_what_can_not_be_forked_says_why(stopped, tmp_path):
     path = tmp_path / "fork"
-    with pytest.raises(ValueError, match="unknown start 'middle'; valid: 'scratch', 'prediction'"):
+    with pytest.raises(
+        ValueError, match="unknown start 'middle'; valid: 'scratch', 'prediction'"
+    ):
         stopped.fork(path, start="middle")
     with pytest.raises(TypeError, match=r"such as audit.kept\(\), not ndarray"):
         stopped.fork(path, data=np.zeros((3, 8, 8)))
     other = mw.data.load_digits().take(range(400, 500))
-    with pytest.raises(ValueError, match=r"0 of the .* members are in these data, by id"):
+    with pytest.raises(
+        ValueError, match=r"0 of the .* members are in these data, by id"
+    ):
         stopped.fork(path, data=other)
-    two = mw.data.ImageDataset.from_arrays(np.arange(256.0).reshape(4, 8, 8) / 256, [0, 1, 0, 1])
-    with pytest.raises(ValueError, match="the data have the classes 0, 1; those of the run"):
+    two = mw.data.ImageDataset.from_arrays(
+        np.arange(256.0).reshape(4, 8, 8) / 256, [0, 1, 0, 1]
+    )
+    with pytest.raises(
+        ValueError, match="the data have the classes 0, 1; those of the run"
+    ):
         stopped.fork(path, data=two)
     with pytest.raises(ValueError, match=r"call train\(\)"):
         small_audit(tmp_path / "new").fork(path, data=small_data(), start="prediction")
@@ -266,6 +293,8 @@ def test_what_can_not_be_forked_says_why(stopped, tmp_path):
     with pytest.raises(StoreError, match="a recorded audit, which holds numbers"):
         mw.open_recorded("mmlu-field-smollm2").fork(path, data=small_data())
     noisy = small_audit(tmp_path / "noisy", training=mw.TrainingConfig(label_noise=0.1))
-    with pytest.raises(ValueError, match="label noise, which would fall on other samples"):
+    with pytest.raises(
+        ValueError, match="label noise, which would fall on other samples"
+    ):
         noisy.fork(path)
     assert not path.exists()

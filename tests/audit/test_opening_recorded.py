@@ -34,7 +34,8 @@ def audit(data, tmp_path_factory):
     audit.run_shadows(4, Inline())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        any_truth = np.arange(len(audit.members)) % 3 == 0  # to have every score computed
+        # to have every score computed
+        any_truth = np.arange(len(audit.members)) % 3 == 0
         audit.compare(checkpoints="all", layers="all", truth=any_truth)
     return audit
 
@@ -57,7 +58,9 @@ def test_the_run_itself_opens_with_data_and_model_made_again_and_holds_no_questi
     assert again.n_shadows == 5
     with pytest.raises(ValueError, match="other data prompts"):
         mw.Audit.open(path, data=data.with_template("{question} {options} Ward:"))
-    everything = b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
+    everything = b"".join(
+        file.read_bytes() for file in path.rglob("*") if file.is_file()
+    )
     assert not any(question.encode() in everything for question in data.questions)
 
 
@@ -68,11 +71,16 @@ def test_all_numbers_come_back(audit, folder):
     assert again.checkpoints.equals(audit.checkpoints)
     for metric in ("psmi", "loss", "logit_gap", "mahalanobis", "csl", "psmi+csl"):
         for checkpoint in ("epoch-1", "prediction", "final"):
-            if "csl" not in metric or checkpoint != "epoch-1":  # a mean over checkpoints
-                ours, theirs = (a.score(metric, checkpoint=checkpoint) for a in (again, audit))
+            # a mean over checkpoints
+            if "csl" not in metric or checkpoint != "epoch-1":
+                ours, theirs = (
+                    a.score(metric, checkpoint=checkpoint) for a in (again, audit)
+                )
                 np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(again.log_lira(), audit.log_lira(), rtol=0, atol=1e-6)
-    np.testing.assert_allclose(again.log_lira("prediction"), audit.log_lira("prediction"), atol=0.1)
+    np.testing.assert_allclose(
+        again.log_lira("prediction"), audit.log_lira("prediction"), atol=0.1
+    )
 
 
 def test_what_the_model_answers_comes_back_without_the_logits(audit, folder):
@@ -81,7 +89,10 @@ def test_what_the_model_answers_comes_back_without_the_logits(audit, folder):
     for checkpoint in ("epoch-1", "prediction", "final"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it has not learned much
-            both = [a.flagged("loss", share=1.0, checkpoint=checkpoint) for a in (again, audit)]
+            both = [
+                a.flagged("loss", share=1.0, checkpoint=checkpoint)
+                for a in (again, audit)
+            ]
         ours, theirs = (table.loc[audit.members] for table in both)
         assert ours["guess"].equals(theirs["guess"])
         np.testing.assert_allclose(ours["p_label"], theirs["p_label"], rtol=1e-5)
@@ -130,7 +141,9 @@ def test_hidden_states_are_there_where_they_were_kept(audit, folder):
 
     ours, theirs = (a.score(norm, layer=2) for a in (again, audit))
     assert np.allclose(ours, theirs, rtol=1e-3)
-    with pytest.raises(NotThereError, match=r"no layer are there, .* layer 2 .* epoch-1"):
+    with pytest.raises(
+        NotThereError, match=r"no layer are there, .* layer 2 .* epoch-1"
+    ):
         again.score(norm, layer=2, checkpoint="epoch-1")
 
 
@@ -138,7 +151,9 @@ def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_
     chosen = np.arange(len(data)) % 2 == 0
     audit.run_shadows(4, Inline(), design="canaries", audited=chosen, keep_forward=True)
     eta = float(audit.as_target(0).log_lira().median())
-    pooled = {m: audit.evaluate_pooled(m, eta=eta) for m in ("psmi", "loss", "logit_gap")}
+    pooled = {
+        m: audit.evaluate_pooled(m, eta=eta) for m in ("psmi", "loss", "logit_gap")
+    }
     export(audit.path, tmp_path / "both", ABOUT, ())
     again = mw.Audit.open(tmp_path / "both")
     assert again.shadow_sets == audit.shadow_sets
@@ -147,7 +162,9 @@ def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_
         assert ours.auc == pytest.approx(found.auc, abs=1e-3)  # losses in float16
         assert ours.auc_interval == pytest.approx(found.auc_interval, abs=0.01)
     shadow = again.as_target(1)
-    with pytest.raises(StoreError, match="keeps logit gaps and losses of shadow models only"):
+    with pytest.raises(
+        StoreError, match="keeps logit gaps and losses of shadow models only"
+    ):
         shadow.probabilities()
     again.use_shadows("halves")
     audit.use_shadows("halves")
@@ -158,7 +175,8 @@ def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_
 
 
 def test_other_samples_need_the_data(audit, data, folder, tmp_path, monkeypatch):
-    with monkeypatch.context() as patched:  # as of data that the package cannot generate
+    # as of data that the package cannot generate
+    with monkeypatch.context() as patched:
         patched.delitem(opening._DATA, "make_mcqs")
         export(audit.path, tmp_path / "wards", ABOUT)
     with_data = mw.Audit.open(tmp_path / "wards", data)
@@ -202,11 +220,16 @@ def test_the_vision_recording_says_what_its_page_says():
     numbers = set()
     for table in tables(audit):
         for row in table.to_dict("records"):
-            said = [row[metric].replace("–", " to ").replace("0.", ".") for metric in METRICS]
+            said = [
+                row[metric].replace("–", " to ").replace("0.", ".")
+                for metric in METRICS
+            ]
             at_zero = f"{row['TPR at τ = 0'][1:]}, {row['FPR at τ = 0'][1:]}"
             numbers.add(f"{' | '.join(said)} | {at_zero} |")
     page = PAGE.read_text("utf-8").split("## CIFAR-10")[1].splitlines()
-    shown = [line.split(" | ", 2)[2] for line in page if line.startswith(("| η", "| OOD"))]
+    shown = [
+        line.split(" | ", 2)[2] for line in page if line.startswith(("| η", "| OOD"))
+    ]
     assert len(numbers & {*shown}) == len(shown) == 4
 
 
@@ -243,5 +266,7 @@ def test_a_recording_shows_its_samples_and_says_what_its_page_says(name, make):
     ],
 )
 def test_what_needs_weights_is_not_advised(folder, work, said):
-    with pytest.raises(StoreError, match=f"holds numbers, .* so it {said}.*make an audit"):
+    with pytest.raises(
+        StoreError, match=f"holds numbers, .* so it {said}.*make an audit"
+    ):
         work(mw.Audit.open(folder))

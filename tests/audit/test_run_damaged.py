@@ -24,7 +24,9 @@ def copied(finished, tmp_path):
     return tmp_path / "run"
 
 
-def test_a_lost_first_checkpoint_is_named_and_a_lost_later_one_trained_again(copied, finished):
+def test_a_lost_first_checkpoint_is_named_and_a_lost_later_one_trained_again(
+    copied, finished
+):
     shutil.rmtree(copied / "checkpoints/epoch-2")
     audit = small_audit(copied)
     audit.train()
@@ -35,7 +37,9 @@ def test_a_lost_first_checkpoint_is_named_and_a_lost_later_one_trained_again(cop
 
 
 @pytest.mark.parametrize("damage", ["lost", "damaged"])
-def test_shadow_models_that_are_all_lost_or_damaged_are_not_taken_for_none(copied, damage):
+def test_shadow_models_that_are_all_lost_or_damaged_are_not_taken_for_none(
+    copied, damage
+):
     for file in (copied / "shadows").glob("*.safetensors"):
         file.unlink() if damage == "lost" else file.write_bytes(b"")
     audit = small_audit(copied)
@@ -44,7 +48,9 @@ def test_shadow_models_that_are_all_lost_or_damaged_are_not_taken_for_none(copie
     with pytest.raises(StoreError, match=said):
         audit.log_lira()
     assert said in audit._repr_html_()
-    assert any(said in note for note in view_of(audit).view("psmi", "last", "final").warnings)
+    assert any(
+        said in note for note in view_of(audit).view("psmi", "last", "final").warnings
+    )
 
 
 def test_shadow_models_are_trained_again_for_a_checkpoint_they_lack(copied):
@@ -87,11 +93,15 @@ def test_held_out_samples_belong_to_a_runs_identity(tmp_path):
     with pytest.raises(ValueError, match="holds another run: other held_out_labels"):
         small_audit(tmp_path / "run", held_out=other)
     mw.Audit.open(audit.path, data=data, held_out=aside, model=audit.run.model)
-    with pytest.raises(ValueError, match="held-out samples are members too, the first is 'digit-"):
+    with pytest.raises(
+        ValueError, match="held-out samples are members too, the first is 'digit-"
+    ):
         small_audit(tmp_path / "a", data=data, held_out=data.take(range(50)))
     pixels = np.random.default_rng(0).integers(0, 255, (4, 8, 8)).astype(np.uint8)
     pets = mw.data.ImageDataset.from_arrays(pixels, [0, 1, 0, 1], ["cat", "dog"])
-    with pytest.raises(ValueError, match="have the classes cat, dog; the data have 0, 1"):
+    with pytest.raises(
+        ValueError, match="have the classes cat, dog; the data have 0, 1"
+    ):
         small_audit(tmp_path / "b", data=data, held_out=pets)
 
 
@@ -109,7 +119,8 @@ def test_cancel_acts_while_compute_waits_for_other_work(copied):
     with audit.run.alone():
         thread = threading.Thread(target=compute)
         thread.start()
-        assert audit.score("psmi", checkpoint="final").notna().all()  # what is stored needs no turn
+        # what is stored needs no turn
+        assert audit.score("psmi", checkpoint="final").notna().all()
         progress.cancel()
         thread.join(timeout=10)
         assert not thread.is_alive()
@@ -130,6 +141,7 @@ def test_a_checkpoint_that_is_written_while_records_are_read_is_not_taken_for_lo
 
     monkeypatch.setattr("memowidgets.audit.run.read_records", read_before)
     run = RunDirectory(copied)
-    names = read_names(run, run.read_manifest(), len(finished.members))  # and warns of nothing
+    # and warns of nothing
+    names = read_names(run, run.read_manifest(), len(finished.members))
     assert names.found[-1].name == "epoch-3"
     assert newest.exists()

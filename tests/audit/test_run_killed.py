@@ -23,7 +23,8 @@ pytestmark = pytest.mark.worker_processes
 
 # Forks processes that train, from one that has loaded all they need, which takes seconds.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["distributed", "tests.audit.warm"])  # one server for all files
+# one server for all files
+FORKS.set_forkserver_preload(["distributed", "tests.audit.warm"])
 
 
 def forked(target, *arguments) -> BaseProcess:
@@ -44,7 +45,9 @@ def audit_of(path: Path, epochs: int):
 def wait_for(condition, process, seconds: float = 200) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert process.exitcode is None, "it ended before it was killed; stderr says why"
+        assert process.exitcode is None, (
+            "it ended before it was killed; stderr says why"
+        )
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.002)
 
@@ -119,6 +122,8 @@ def test_cancel_keeps_what_is_finished(tmp_path):
 
 
 def test_two_processes_cannot_train_one_target(tmp_path):
-    said = pytest.raises(StoreError, match="another process is working on the checkpoints")
+    said = pytest.raises(
+        StoreError, match="another process is working on the checkpoints"
+    )
     with audit_of(tmp_path, 4).run.run.lock("checkpoints"), said:
         audit_of(tmp_path, 4).train()

@@ -27,7 +27,9 @@ def audit(data, tmp_path_factory):
     return made
 
 
-def test_a_share_of_the_pool_is_flipped_and_trained_on_and_the_held_out_part_is_not(audit, data):
+def test_a_share_of_the_pool_is_flipped_and_trained_on_and_the_held_out_part_is_not(
+    audit, data
+):
     flipped, design = audit.data.labels != data.labels, audit.run.design
     assert flipped[design.pool].sum() == round(NOISE * len(design.pool))
     assert not flipped[design.held_out].any()
@@ -43,8 +45,12 @@ def test_it_comes_back_the_same_and_off_means_off(audit, data, tmp_path):
     assert (mw.Audit.open(audit.path).labels == audit.labels).all()
     assert (mw.Audit.open(audit.path, data=data).labels == audit.labels).all()
     assert (audit_of(data, tmp_path / "other").data.labels == audit.data.labels).all()
-    assert (audit_of(data, tmp_path / "clean", noise=0).data.labels == data.labels).all()
-    with pytest.raises(ValueError, match=r"training label_noise is 0\.2 there and 0 here"):
+    assert (
+        audit_of(data, tmp_path / "clean", noise=0).data.labels == data.labels
+    ).all()
+    with pytest.raises(
+        ValueError, match=r"training label_noise is 0\.2 there and 0 here"
+    ):
         audit_of(data, audit.path, noise=0)
 
 
@@ -62,7 +68,9 @@ def test_it_is_shown_wherever_it_is_on(audit):
 def test_canaries_keep_their_label(tmp_path):
     data = mw.data.load_digits().take(range(200)).with_canaries(40, seed=0)
     training = mw.TrainingConfig(epochs=1, label_noise=0.3)
-    audit = mw.Audit(mw.models.ConvNet(4), data, path=tmp_path / "run", training=training)
+    audit = mw.Audit(
+        mw.models.ConvNet(4), data, path=tmp_path / "run", training=training
+    )
     flipped = audit.data.labels != data.labels
     assert not flipped[data.canaries].any()
     assert flipped.sum() == round(0.3 * len(audit.run.design.pool))

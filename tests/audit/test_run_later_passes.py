@@ -60,7 +60,9 @@ def small_data():
 
 
 def audit_at(path, user, precision="float32", **changes) -> mw.Audit:
-    training = mw.TrainingConfig(epochs=2, batch_size=16, precision=precision, **changes)
+    training = mw.TrainingConfig(
+        epochs=2, batch_size=16, precision=precision, **changes
+    )
 
     def make(n_classes):
         return user.make(n_classes)
@@ -94,7 +96,9 @@ def stopped(user, tmp_path):
 
 CHANGES = {
     "a global": lambda user, patch: patch.setattr(user, "SCALE", 1.01),
-    "a rebound function": lambda user, patch: patch.setattr(user, "bent", nn.functional.gelu),
+    "a rebound function": lambda user, patch: patch.setattr(
+        user, "bent", nn.functional.gelu
+    ),
     "an edited class": lambda user, _patch: exec(EDITED, vars(user)),
     "a patched part": lambda user, patch: patch.setattr(
         user.Part, "forward", lambda _self, x: x * 1.01
@@ -115,7 +119,9 @@ def at(audit, name):
 
 DOORS = {
     "a pass": lambda audit: audit.score("psmi", checkpoint=1),
-    "other rows": lambda audit: audit.run.gaps_of(at(audit, 1), audit.run.design.pool[:3]),
+    "other rows": lambda audit: audit.run.gaps_of(
+        at(audit, 1), audit.run.design.pool[:3]
+    ),
     "the pool": lambda audit: audit.run.make([Need("pool", "epoch-1")]),
     "lost losses": lambda audit: audit.score("csl", checkpoint="final"),
 }
@@ -129,7 +135,9 @@ def test_changed_code_makes_no_pass_and_keeps_nothing(change, audit, user, monke
         CHANGES[change](user, changed)
         for made, door in DOORS.items():
             audit.run.loaded.drop()
-            with pytest.raises(StoreError, match=r"epoch-[12] of .* by up to [\d.e-]+ nats"):
+            with pytest.raises(
+                StoreError, match=r"epoch-[12] of .* by up to [\d.e-]+ nats"
+            ):
                 door(audit)
             assert files(audit) == before, made
     exec(CELL, vars(user))
@@ -139,7 +147,9 @@ def test_changed_code_makes_no_pass_and_keeps_nothing(change, audit, user, monke
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_code_neither_goes_on_nor_begins_anew(change, stopped, user, tmp_path, monkeypatch):
+def test_changed_code_neither_goes_on_nor_begins_anew(
+    change, stopped, user, tmp_path, monkeypatch
+):
     CHANGES[change](user, monkeypatch)
     works = (
         stopped.train,
@@ -173,7 +183,9 @@ def test_what_no_probe_sees_is_noticed_by_the_losses(stopped, user):
     assert len(stopped.run.shadows) == 0
 
 
-def test_a_shadow_model_in_a_thread_is_trained_by_the_code_of_the_run(audit, user, monkeypatch):
+def test_a_shadow_model_in_a_thread_is_trained_by_the_code_of_the_run(
+    audit, user, monkeypatch
+):
     audit.run_shadows(1, Inline())
     monkeypatch.setattr(user, "SCALE", 1.01)  # the thread has checked this job before
     with pytest.raises(StoreError, match="something else here"):
@@ -193,7 +205,9 @@ def test_unchanged_code_goes_on(precision, user, tmp_path, monkeypatch):
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        np.testing.assert_allclose(other.score("loss", checkpoint=1), expected, atol=1e-4)
+        np.testing.assert_allclose(
+            other.score("loss", checkpoint=1), expected, atol=1e-4
+        )
         for door in DOORS.values():
             door(other)
     finally:
@@ -215,7 +229,10 @@ def test_elsewhere_the_median_decides(value, is_refused, audit, user, monkeypatc
 def test_one_member_with_another_loss_is_enough(audit, user):
     class OtherInOne(user.Net):
         def forward(self, x):
-            return super().forward(x) * torch.where(torch.arange(len(x)) == 0, 1.01, 1.0)[:, None]
+            return (
+                super().forward(x)
+                * torch.where(torch.arange(len(x)) == 0, 1.01, 1.0)[:, None]
+            )
 
     user.Net = OtherInOne
     with pytest.raises(StoreError, match="nats"):

@@ -37,13 +37,21 @@ def by_hand(audit, truth, eta):
 @pytest.mark.parametrize("truth", ["log_lira", "canaries"])
 def test_pooled_pairs_are_those_of_every_target(audit, truth):
     eta = float(audit.as_target(0).log_lira().median())
-    found, pairs = audit.evaluate_pooled("psmi", eta=eta, truth=truth), by_hand(audit, truth, eta)
+    found, pairs = (
+        audit.evaluate_pooled("psmi", eta=eta, truth=truth),
+        by_hand(audit, truth, eta),
+    )
     assert (found.n, found.n_memorized) == (len(pairs), pairs["m"].sum())
-    alone = roc(pairs["s"], pairs["m"].astype(bool), groups=pairs.index, models=pairs["of"])
+    alone = roc(
+        pairs["s"], pairs["m"].astype(bool), groups=pairs.index, models=pairs["of"]
+    )
     assert found.auc == pytest.approx(alone.auc)
     assert found.auc_interval == pytest.approx(alone.auc_interval)
     assert found.at(0.0) == alone.at(0.0)
-    assert f"{len(pairs)} rows of {pairs.index.nunique()} samples and 6 models" in found.warnings[0]
+    assert (
+        f"{len(pairs)} rows of {pairs.index.nunique()} samples and 6 models"
+        in found.warnings[0]
+    )
     everybody = sum(len(audit.as_target(i).members) for i in range(6))
     left_out = f"{everybody - len(pairs)} pairs are left out"
     assert (left_out in " ".join(found.warnings)) == (everybody > len(pairs))
@@ -66,10 +74,14 @@ def test_the_truth_comes_from_the_design_in_use(audit):
     audit.use_shadows("canaries")
     assert audit.log_lira().equals(judged)
     assert mw.Audit.open(audit.path).n_shadows == 6
-    with pytest.raises(ValueError, match=r"no set of shadow models is of the design 'balanced'"):
+    with pytest.raises(
+        ValueError, match=r"no set of shadow models is of the design 'balanced'"
+    ):
         audit.use_shadows("balanced")
     audit.run_shadows(2, design="canaries", audited=list(audit.members[:30]))
-    with pytest.raises(ValueError, match=r"2 sets of shadow models are of the design 'canaries'"):
+    with pytest.raises(
+        ValueError, match=r"2 sets of shadow models are of the design 'canaries'"
+    ):
         audit.use_shadows("canaries")
     audit.use_shadows(key)
     assert audit.n_shadows == 6
@@ -83,7 +95,10 @@ def test_without_shadow_models_there_is_nothing_to_pool(tmp_path):
     logits = rng.normal(size=(60, 3))
     shadows = {"shadow_gaps": gaps, "shadow_members": members, "final_logits": logits}
     given = mw.Audit.from_arrays(labels, logits=logits, **shadows)
-    for asks in (lambda: given.use_shadows("halves"), lambda: given.evaluate_pooled("loss")):
+    for asks in (
+        lambda: given.use_shadows("halves"),
+        lambda: given.evaluate_pooled("loss"),
+    ):
         with pytest.raises(StoreError, match="an audit of arrays cannot"):
             asks()
 
@@ -105,7 +120,8 @@ def deviation(found):
 def test_models_add_to_the_error_of_samples(cifar):
     found = cifar.evaluate_pooled("loss", with_canaries=False, progress=Progress())
     by_sample = roc(found.scores, found.memorized, groups=found.groups.of_row)
-    assert deviation(by_sample) == pytest.approx(0.0159, rel=0.06)  # of 1000 draws: ± 2 % each
+    # of 1000 draws: ± 2 % each
+    assert deviation(by_sample) == pytest.approx(0.0159, rel=0.06)
     assert deviation(found) == pytest.approx(0.0218, rel=0.06)
 
 
@@ -125,7 +141,9 @@ def test_pooled_evaluations_say_how_many_are_truly_memorised(cifar):
         expected += target.probability_memorized()[memorized].sum()
     assert found.n_truly == pytest.approx(expected)
     assert f"about {expected:.0f} of them truly" in found.warnings[-1]
-    planted = cifar.evaluate_pooled("loss", truth="canaries", targets=[0], progress=Progress())
+    planted = cifar.evaluate_pooled(
+        "loss", truth="canaries", targets=[0], progress=Progress()
+    )
     assert planted.n_truly is None
 
 
@@ -145,8 +163,16 @@ def test_an_evaluation_says_how_many_are_truly_memorised(name, counted, truly):
     probability = audit.probability_memorized()
     assert found.n_truly == pytest.approx(probability[audit.log_lira() >= 4].sum())
     (note,) = (one for one in found.warnings if one.key == "truly")
-    assert note.numbers == {"memorized": counted, "truly": found.n_truly, "n_shadows": 32}
-    for fact in (f"{counted} memorised", f"about {truly} of them truly", "32 shadow models"):
+    assert note.numbers == {
+        "memorized": counted,
+        "truly": found.n_truly,
+        "n_shadows": 32,
+    }
+    for fact in (
+        f"{counted} memorised",
+        f"about {truly} of them truly",
+        "32 shadow models",
+    ):
         assert fact in note
 
 
@@ -171,13 +197,19 @@ def test_the_dashboard_says_it_too(recorded):
 
 
 @pytest.mark.parametrize("metric", ["psmi", "baseline"])
-def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(recorded, metric):
+def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(
+    recorded, metric
+):
     found = recorded.evaluate(metric)
     values, errors = recorded.log_lira(return_std=True)
     scores = recorded.score(metric)[values.index]
     independent = None if metric == "baseline" else scores
-    probability = mw.memorization.probability_memorized(values, errors, 4.0, independent)
-    assert (found.true_auc, found.true_auc_interval) == true_area(scores.to_numpy(), probability)
+    probability = mw.memorization.probability_memorized(
+        values, errors, 4.0, independent
+    )
+    assert (found.true_auc, found.true_auc_interval) == true_area(
+        scores.to_numpy(), probability
+    )
     assert list(found.areas) == ["AUC for the true labels", "AUC given these labels"]
     assert list(found.areas.values())[1] == (found.auc, found.auc_interval)
     many = found.with_truly(15.0, 64, found.calibrated)

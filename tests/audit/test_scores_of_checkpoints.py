@@ -21,7 +21,9 @@ MEANS = ("csl", "psmi_mean", "psmi+csl")
 
 def copied(audit, path, **options):
     shutil.copytree(audit.path, path)
-    return mw.Audit.open(path, data=small_data(), model=mw.models.ConvNet(16), **options)
+    return mw.Audit.open(
+        path, data=small_data(), model=mw.models.ConvNet(16), **options
+    )
 
 
 def test_means_are_those_of_the_checkpoints_so_far(finished):
@@ -30,7 +32,9 @@ def test_means_are_those_of_the_checkpoints_so_far(finished):
     np.testing.assert_allclose(found, np.mean(of_passes, axis=0), rtol=1e-4)
     assert found.name == "csl"
     assert found.index.tolist() == finished.members.tolist()
-    each = [finished.score("psmi", "last", epoch, return_std=True) for epoch in (1, 2, 3, 4)]
+    each = [
+        finished.score("psmi", "last", epoch, return_std=True) for epoch in (1, 2, 3, 4)
+    ]
     found, errors = finished.score("psmi_mean", checkpoint="final", return_std=True)
     np.testing.assert_allclose(found, np.mean([values for values, _ in each], axis=0))
     np.testing.assert_allclose(errors, np.mean([wide for _, wide in each], axis=0))
@@ -40,12 +44,16 @@ def test_training_keeps_the_losses_without_another_pass(tmp_path, monkeypatch):
     passes = []
     look = Learner.look_at
     monkeypatch.setattr(
-        Learner, "look_at", lambda *given, **named: passes.append(1) or look(*given, **named)
+        Learner,
+        "look_at",
+        lambda *given, **named: passes.append(1) or look(*given, **named),
     )
     audit = small_audit(tmp_path / "run")
     audit.train()
     made = len(passes)
-    assert made == 2 * 5, "members and held-out samples, at step 0 and after each of four epochs"
+    assert made == 2 * 5, (
+        "members and held-out samples, at step 0 and after each of four epochs"
+    )
     audit.score("csl", checkpoint="final")
     audit.probabilities("final")
     assert len(passes) == made
@@ -88,7 +96,9 @@ def test_losses_of_other_weights_are_not_used(finished, tmp_path):
 def test_they_are_there_from_the_second_checkpoint_on(finished):
     for checkpoint, there in ((1, "there is one"), (0, "there is none")):
         for metric in MEANS:
-            with pytest.raises(ValueError, match=f"epoch-{checkpoint} needs two .*{there}"):
+            with pytest.raises(
+                ValueError, match=f"epoch-{checkpoint} needs two .*{there}"
+            ):
                 finished.score(metric, checkpoint=checkpoint)
     finished.score("psmi_mean", checkpoint=3)
     table = finished.compare(checkpoints=[1, 3])
@@ -103,7 +113,9 @@ def test_a_comparison_makes_no_pass_at_another_checkpoint(finished, tmp_path):
         shutil.rmtree(tmp_path / "run" / folder)
     found = audit.compare(checkpoints="final", truth="canaries")["metric"].tolist()
     assert {"csl", "psmi+csl"} <= set(found) <= {*audit.metrics} - {"psmi_mean"}
-    assert [file.stem for file in (tmp_path / "run/forward").glob("*.safetensors")] == ["epoch-4"]
+    assert [file.stem for file in (tmp_path / "run/forward").glob("*.safetensors")] == [
+        "epoch-4"
+    ]
 
 
 def test_arrays_have_one_checkpoint():
@@ -148,10 +160,14 @@ def test_the_recorded_audits_have_them(name):
 @pytest.fixture
 def arrays():
     labels, rng = np.arange(500) % 2, np.random.default_rng(0)
-    return mw.Audit.from_arrays(labels, logits=2 * np.eye(2)[labels] + rng.normal(size=(500, 2)))
+    return mw.Audit.from_arrays(
+        labels, logits=2 * np.eye(2)[labels] + rng.normal(size=(500, 2))
+    )
 
 
-def test_a_score_without_a_threshold_of_its_own_opens_with_the_lowest_share(arrays, tmp_path):
+def test_a_score_without_a_threshold_of_its_own_opens_with_the_lowest_share(
+    arrays, tmp_path
+):
     """In the table, the dashboard and the report alike."""
     dashboard = arrays.dashboard()
     dashboard.metric = "loss"
@@ -160,12 +176,16 @@ def test_a_score_without_a_threshold_of_its_own_opens_with_the_lowest_share(arra
     dashboard.close()
     arrays.report(tmp_path / "a.html", metric="loss", figures=False)
     found = json.loads((tmp_path / "a.json").read_text("utf-8"))
-    assert [found["prediction"]["flagged"], len(arrays.flagged("loss")), shown] == [25] * 3
+    assert [found["prediction"]["flagged"], len(arrays.flagged("loss")), shown] == [
+        25
+    ] * 3
 
 
 def test_flagged_by_share_and_by_class(arrays):
     scores, gaps = arrays.score("loss"), arrays.score("logit_gap")
-    assert set(arrays.flagged("loss", share=0.25).index) == set(scores.nsmallest(125).index)
+    assert set(arrays.flagged("loss", share=0.25).index) == set(
+        scores.nsmallest(125).index
+    )
     of_class = arrays.flagged("loss", tau="class")
     assert set(of_class.index) == set(scores.index[below_class(scores, arrays.labels)])
     assert len(arrays.flagged("loss", tau=-1.0)) == (scores <= -1.0).sum()

@@ -24,7 +24,12 @@ def audit(tmp_path_factory):
 
 def test_definitions_are_ranked_against_each_other(audit):
     found = audit.compare_memorization()
-    assert list(found.values) == ["log_lira", "attack_success_rate", "counterfactual", "rmia"]
+    assert list(found.values) == [
+        "log_lira",
+        "attack_success_rate",
+        "counterfactual",
+        "rmia",
+    ]
     assert found.values.index.isin(audit.members).all()
     assert len(found.spearman) == 6
     for row in found.spearman.itertuples():
@@ -41,12 +46,16 @@ def test_definitions_are_ranked_against_each_other(audit):
 
 
 def test_each_model_is_counted_as_the_target_that_it_can_be(finished):
-    with pytest.warns(UserWarning, match="samples are not counted, because fewer than nine"):
+    with pytest.warns(
+        UserWarning, match="samples are not counted, because fewer than nine"
+    ):
         counts = finished.memorized_per_model(eta=1.0)
     assert counts.index.tolist() == [*range(20), "target"]
     models = finished.evidence.all_models("epoch-4")
     inside = models.members.sum(axis=0)
-    counted = finished.data.ids[finished.evidence.pool[np.minimum(inside, 21 - inside) >= 9]]
+    counted = finished.data.ids[
+        finished.evidence.pool[np.minimum(inside, 21 - inside) >= 9]
+    ]
     for index in ("target", 0, 7):
         target = finished if index == "target" else finished.as_target(index)
         values = target.log_lira()
@@ -81,7 +90,9 @@ def of_gaps(gaps, members, target):
 
 def test_a_flat_curve_of_noise_is_not_enough():
     rng, n, m = np.random.default_rng(0), 60, 32
-    audit = of_gaps(rng.normal(size=(m, n)), rng.random((m, n)) < 0.5, rng.normal(size=n))
+    audit = of_gaps(
+        rng.normal(size=(m, n)), rng.random((m, n)) < 0.5, rng.normal(size=n)
+    )
     assert audit.shadow_curve("psmi", repeats=5)["agreement"].abs().max() < 0.3
 
 
@@ -95,7 +106,9 @@ def test_two_sixteens_of_the_recorded_audit_agree_as_measured(recorded):
     assert rho == pytest.approx(0.53, abs=0.06)  # .82 from the same shadow models
 
 
-@pytest.mark.parametrize(("m", "size", "pairs"), [(16, 8, True), (18, 8, True), (9, 4, False)])
+@pytest.mark.parametrize(
+    ("m", "size", "pairs"), [(16, 8, True), (18, 8, True), (9, 4, False)]
+)
 def test_halves_share_no_shadow_model_and_split_no_pair(m, size, pairs):
     for seed in range(20):
         one, other = disjoint(np.random.default_rng(seed), m, size, pairs=pairs)
@@ -110,7 +123,10 @@ def test_noise_is_not_shared(audit):
     rng = np.random.default_rng(0)
     gaps, target = rng.normal(size=(16, 600)), 2 + rng.normal(size=600)
     members = np.argsort(rng.random((16, 600)), axis=0) < 8
-    by = {m: of_gaps(gaps[:m], members[:m], target).compare_memorization() for m in (6, 16)}
+    by = {
+        m: of_gaps(gaps[:m], members[:m], target).compare_memorization()
+        for m in (6, 16)
+    }
     rho = {
         m: found.spearman.set_index(["a", "b"]).loc[("log_lira", "counterfactual")].rho
         for m, found in by.items()

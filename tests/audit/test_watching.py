@@ -39,7 +39,9 @@ def trained(module, data, epochs=3, watch=None, start=0, until=None, lr=0.02):
     loader = DataLoader(data, batch_size=BATCH, shuffle=True)
     for _ in range(epochs):
         for x, y in loader:
-            noise = torch.randn_like(x) * (0.01 + random.random() * 0.01 + np.random.rand() * 0.01)
+            noise = torch.randn_like(x) * (
+                0.01 + random.random() * 0.01 + np.random.rand() * 0.01
+            )
             cross_entropy(module(x + noise), y).backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -59,7 +61,9 @@ def seeded(seed=1):
 def watching(data, path, module=None, **changes):
     """A module, and its watch with a pass every half epoch."""
     module = module or mlp()
-    return module, mw.watch(module, data, path, STEPS, **{"checkpoint_every": 0.5} | changes)
+    return module, mw.watch(
+        module, data, path, STEPS, **{"checkpoint_every": 0.5} | changes
+    )
 
 
 def forward_of(watch):
@@ -131,7 +135,9 @@ def test_gradients_hooks_modes_and_buffers_stay(data, tmp_path):
 
         def forward(self, x):
             self.calls += 1
-            return self.body(x + 0 * torch.randn(1) * random.random() * np.random.rand())
+            return self.body(
+                x + 0 * torch.randn(1) * random.random() * np.random.rand()
+            )
 
     module = Counting()
     module.body[1].eval()
@@ -152,7 +158,9 @@ def test_gradients_hooks_modes_and_buffers_stay(data, tmp_path):
     assert all(torch.equal(before[k], v) for k, v in module.state_dict().items())
     assert all(buffers[name] is tensor for name, tensor in module.named_buffers())
     assert (module.body[0].weight.grad == 1).all()
-    hooks = [part._forward_hooks or part._forward_pre_hooks for part in module.modules()]
+    hooks = [
+        part._forward_hooks or part._forward_pre_hooks for part in module.modules()
+    ]
     assert not any(hooks)
     loss.backward()
 
@@ -176,9 +184,12 @@ def test_a_failing_pass_leaves_the_module_as_it_was(data, tmp_path):
     with pytest.raises(FloatingPointError, match="48 of 48 samples is not finite"):
         watch.step()
     assert all(part.training for part in module.modules())
-    assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+    assert not any(
+        part._forward_hooks or part._forward_pre_hooks for part in module.modules()
+    )
     assert watch.audit.checkpoints.index.tolist() == ["epoch-0"]
-    with pytest.raises(FloatingPointError):  # and a refused start leaves nothing in the way
+    # and a refused start leaves nothing in the way
+    with pytest.raises(FloatingPointError):
         mw.watch(module, data, tmp_path / "other", STEPS)
     mw.watch(mlp(), data, tmp_path / "other", STEPS)
     with pytest.raises(ValueError, match="weights differ"):
@@ -198,9 +209,16 @@ def test_scores_are_those_of_hidden_states_computed_by_hand(watched, data):
             states, logits = below.eval()(x), module.eval()(x)
         expected = mw.Audit.from_arrays(labels, states, logits)
         for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
-            found, near = audit.score(metric, layer, "final"), 1e-6 if metric == "psmi" else 1e-5
-            np.testing.assert_allclose(found, expected.score(metric), rtol=10 * near, atol=near)
-    losses = np.stack([audit.score("loss", checkpoint=n) for n in audit.checkpoints.index[1:]])
+            found, near = (
+                audit.score(metric, layer, "final"),
+                1e-6 if metric == "psmi" else 1e-5,
+            )
+            np.testing.assert_allclose(
+                found, expected.score(metric), rtol=10 * near, atol=near
+            )
+    losses = np.stack(
+        [audit.score("loss", checkpoint=n) for n in audit.checkpoints.index[1:]]
+    )
     csl = audit.score("csl", checkpoint="final")
     np.testing.assert_allclose(csl, losses.mean(axis=0), rtol=1e-12)
     loss = np.median(cross_entropy(logits, labels, reduction="none"))
@@ -208,7 +226,9 @@ def test_scores_are_those_of_hidden_states_computed_by_hand(watched, data):
 
 
 def test_step_is_true_where_rho_is_reached_and_only_there(data, tmp_path):
-    module, watch = watching(data, tmp_path / "run", checkpoint_every=1 / 3, stop_at_drop=0.6)
+    module, watch = watching(
+        data, tmp_path / "run", checkpoint_every=1 / 3, stop_at_drop=0.6
+    )
     optimizer, said = torch.optim.AdamW(module.parameters(), lr=0.03), []
     for _ in range(8 * STEPS):
         x, y = data[torch.randperm(N)[:BATCH]]
@@ -229,14 +249,18 @@ def test_the_audit_is_one_without_ground_truth(watched, data, tmp_path):
     audit = watched[0].audit
     assert not audit.has_ground_truth
     assert audit.layers == ("4", "6.input")
-    with pytest.warns(UserWarning, match="fewer than 20 samples, so their scores are inaccurate"):
+    with pytest.warns(
+        UserWarning, match="fewer than 20 samples, so their scores are inaccurate"
+    ):
         flagged = audit.flagged(tau=np.inf)
     assert len(flagged) == N
     assert {"guess", "p_label"} <= set(flagged)
     dashboard = audit.dashboard()
     assert dashboard.state["metric"] == "psmi"
     dashboard.metric = "reference"
-    assert "was recorded by mw.watch" in dashboard._message["text"], "it is listed with the reason"
+    assert "was recorded by mw.watch" in dashboard._message["text"], (
+        "it is listed with the reason"
+    )
     assert (dashboard.computed, dashboard._button) == (False, "")
     dashboard.close()
     for refused in (
@@ -267,7 +291,9 @@ def test_it_opens_again_with_and_without_the_samples(watched, data):
 def test_no_sample_and_no_weight_is_in_the_directory(watched, data):
     folder = Path(watched[0].audit.path)
     files = {str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file()}
-    assert not [name for name in files if "weights" in name or name.endswith((".pt", ".pkl"))]
+    assert not [
+        name for name in files if "weights" in name or name.endswith((".pt", ".pkl"))
+    ]
     assert (folder.stat().st_mode & 0o077) == 0
     raw = data.tensors[0][0].numpy().tobytes()
     assert not [name for name in files if raw in (folder / name).read_bytes()]
@@ -289,7 +315,9 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     np.testing.assert_allclose(forward_of(watch)["logits"], logits, atol=1e-5)
 
     def read(module, texts):
-        return module(torch.tensor([[len(text), text.count(" ")] for text in texts]).float())
+        return module(
+            torch.tensor([[len(text), text.count(" ")] for text in texts]).float()
+        )
 
     texts = ["one two three" + " four" * (i % 7) for i in range(30)]
     labels = [i % 2 for i in range(30)]
@@ -316,8 +344,12 @@ def test_inputs_may_be_several_tensors(kind, data, tmp_path):
     inputs = [{"values": values, "scale": torch.ones(1)} for values in x]
     rows = {
         "mapping": list(zip(inputs, y, strict=True)),
-        "tuple": [(tuple(one.values()), label) for one, label in zip(inputs, y, strict=True)],
-        "row that is a mapping": [one | {"labels": y[i]} for i, one in enumerate(inputs)],
+        "tuple": [
+            (tuple(one.values()), label) for one, label in zip(inputs, y, strict=True)
+        ],
+        "row that is a mapping": [
+            one | {"labels": y[i]} for i, one in enumerate(inputs)
+        ],
     }[kind]
     module = Named()
     watch = mw.watch(module, rows, tmp_path / "run", STEPS, batch_size=7)
@@ -331,7 +363,9 @@ def test_image_tensors_are_shown(tmp_path):
     torch.manual_seed(0)
     images = torch.rand(12, 3, 6, 5)
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(48, 2))
-    audit = mw.watch(module, TensorDataset(images, torch.arange(12) % 2), tmp_path / "run", 3).audit
+    audit = mw.watch(
+        module, TensorDataset(images, torch.arange(12) % 2), tmp_path / "run", 3
+    ).audit
     shown = np.rint(255 * images[2].permute(1, 2, 0).numpy()).astype(np.uint8)
     np.testing.assert_array_equal(audit.data[2].image, shown)
     assert torch.equal(audit.kept().take([3, 1]).as_pairs()[0][0], images[3])
@@ -362,11 +396,15 @@ class Tagger(nn.Module):
 def tokens():
     rng = np.random.default_rng(0)
     rows = [rng.integers(1, 20, size=3 + i % 5) for i in range(24)]
-    return [{"input_ids": torch.tensor(ids), "label": i % 3} for i, ids in enumerate(rows)]
+    return [
+        {"input_ids": torch.tensor(ids), "label": i % 3} for i, ids in enumerate(rows)
+    ]
 
 
 def padded(rows):
-    ids = nn.utils.rnn.pad_sequence([row["input_ids"] for row in rows], batch_first=True)
+    ids = nn.utils.rnn.pad_sequence(
+        [row["input_ids"] for row in rows], batch_first=True
+    )
     labels = torch.tensor([row["label"] for row in rows])
     return {"input_ids": ids, "attention_mask": (ids > 0).long(), "labels": labels}
 
@@ -395,13 +433,17 @@ def masking(module, ids):
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*nested tensor:UserWarning")
-def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, collate, forward, tmp_path):
+def test_batches_of_different_lengths_equal_one_text_at_a_time(
+    reads, collate, forward, tmp_path
+):
     """A mask is found wherever a part receives it: by name, by position, or made inside."""
     rows, module = tokens(), Tagger(reads)
     watches = []
     for size in (1, 7):
         loader = DataLoader(rows, batch_size=size, collate_fn=collate)
-        watches.append(mw.watch(module, loader, tmp_path / str(size), 3, forward=forward))
+        watches.append(
+            mw.watch(module, loader, tmp_path / str(size), 3, forward=forward)
+        )
     assert watches[0].audit.layers == ("score.input",)
     one, several = map(forward_of, watches)
     for name in ("logits", "layer.score.input"):
@@ -425,7 +467,9 @@ def test_a_mean_over_padding_is_said(tmp_path):
             return self.head(self.words(ids)).mean(dim=1)
 
     loader = DataLoader(tokens(), batch_size=7, collate_fn=without_mask)
-    with pytest.warns(UserWarning, match="attention_mask, so the mean at 'head.input' includes"):
+    with pytest.warns(
+        UserWarning, match="attention_mask, so the mean at 'head.input' includes"
+    ):
         mw.watch(Maskless(), loader, tmp_path, 5)
 
 
@@ -451,7 +495,9 @@ def test_it_goes_on_from_the_weights_of_a_checkpoint_or_after_the_steps_that_are
     assert resumed.audit.checkpoints["median_loss"].iloc[-1] != later
 
 
-def test_an_end_that_was_not_due_goes_when_the_training_goes_another_way(data, tmp_path):
+def test_an_end_that_was_not_due_goes_when_the_training_goes_another_way(
+    data, tmp_path
+):
     module, watch = watching(data, tmp_path / "run")
     trained(module, data, watch=watch, until=6)
     at_six = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -459,7 +505,14 @@ def test_an_end_that_was_not_due_goes_when_the_training_goes_another_way(data, t
     watch.end()
     assert watch.audit.checkpoints["step"].tolist() == [0, 3, 6, 7]
     trained(module, data, watch=watch, until=2)
-    assert watch.audit.checkpoints["step"].tolist() == [0, 3, 6, 7, 9]  # it went on from there
+    # it went on from there
+    assert watch.audit.checkpoints["step"].tolist() == [
+        0,
+        3,
+        6,
+        7,
+        9,
+    ]
     module.load_state_dict(at_six)
     _, resumed = watching(data, tmp_path / "run", module)
     trained(module, data, watch=resumed, until=3, lr=0.1)
@@ -482,13 +535,19 @@ def test_another_training_replaces_a_run_only_when_asked(data, tmp_path):
     trained(module, data, watch=watch, epochs=1)
     before = watch.audit.checkpoints
     again = {"path": tmp_path / "run", "checkpoint_every": 0.5}
-    with pytest.raises(ValueError, match=r"differ from these at each of its 3 .*overwrite=True"):
+    with pytest.raises(
+        ValueError, match=r"differ from these at each of its 3 .*overwrite=True"
+    ):
         mw.watch(mlp(seed=3), data, steps_per_epoch=STEPS, **again)
     with pytest.raises(ValueError, match=r"6 steps an epoch, .* and 5"):
         mw.watch(mlp(), data, steps_per_epoch=5, **again)
-    with pytest.raises(ValueError, match="holds another run: 48 samples have another content"):
+    with pytest.raises(
+        ValueError, match="holds another run: 48 samples have another content"
+    ):
         mw.watch(mlp(), samples(seed=9), steps_per_epoch=STEPS, **again)
-    with pytest.raises(ValueError, match="holds another run: model class is Sequential there"):
+    with pytest.raises(
+        ValueError, match="holds another run: model class is Sequential there"
+    ):
         mw.watch(Checkpointed(), data, steps_per_epoch=STEPS, **again)
     digits = mw.data.load_digits().take(range(60))
     with pytest.raises(ValueError, match="another run"):
@@ -512,7 +571,9 @@ def test_another_frozen_backbone_is_another_training(data, tmp_path):
     moved = probe(1)
     moved[0][1].running_mean += 1
     for other in (probe(2), moved):
-        with pytest.raises(ValueError, match="weights differ from these at each of its"):
+        with pytest.raises(
+            ValueError, match="weights differ from these at each of its"
+        ):
             mw.watch(other, data, tmp_path / "run", STEPS)
 
 
@@ -523,11 +584,17 @@ def test_another_forward_is_another_recording(data, tmp_path):
         return lambda module, x: by * module(x)
 
     first = mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=scaled(1))
-    again = mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=scaled(1), overwrite=True)
-    assert again.audit.score("loss", checkpoint=0).equals(first.audit.score("loss", checkpoint=0))
+    again = mw.watch(
+        mlp(), data, tmp_path / "run", STEPS, forward=scaled(1), overwrite=True
+    )
+    assert again.audit.score("loss", checkpoint=0).equals(
+        first.audit.score("loss", checkpoint=0)
+    )
     mw.watch(mlp(), data, tmp_path / "run", STEPS)  # which does the same
     for other in (scaled(2), scaled(1.01), lambda module, x: module(x) + 1):
-        with pytest.raises(ValueError, match=r"a recorded checkpoint.*forward= has changed"):
+        with pytest.raises(
+            ValueError, match=r"a recorded checkpoint.*forward= has changed"
+        ):
             mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=other)
 
 
@@ -535,7 +602,9 @@ class Killed(BaseException):
     """Stands for the end of the process: nothing of the package may catch it."""
 
 
-@pytest.mark.parametrize(("place", "left"), [("checkpoints/epoch-1/", 2), ("trainer.json", 3)])
+@pytest.mark.parametrize(
+    ("place", "left"), [("checkpoints/epoch-1/", 2), ("trainer.json", 3)]
+)
 def test_killed_it_keeps_what_was_finished_and_ends_the_same(
     place, left, watched, data, tmp_path, monkeypatch
 ):
@@ -556,7 +625,9 @@ def test_killed_it_keeps_what_was_finished_and_ends_the_same(
             trained(module, data, watch=watch)
     audit = mw.Audit.open(tmp_path / "run")
     assert len(audit.checkpoints) == left
-    assert np.isfinite(audit.score("loss", checkpoint=audit.checkpoints.index[-1])).all()
+    assert np.isfinite(
+        audit.score("loss", checkpoint=audit.checkpoints.index[-1])
+    ).all()
     module, again = watching(data, tmp_path / "run")
     seeded()
     trained(module, data, watch=again)
@@ -648,7 +719,9 @@ def single(module, inputs):
          "TextDataset there and PairDataset here"),
     ],
 )  # fmt: skip
-def test_arguments_that_can_not_be_meant_are_named(changes, error, message, data, tmp_path):
+def test_arguments_that_can_not_be_meant_are_named(
+    changes, error, message, data, tmp_path
+):
     given = {"module": mlp(), "steps_per_epoch": STEPS} | changes
     with pytest.raises(error, match=message):
         mw.watch(data=data, path=tmp_path / "run", **given)
@@ -668,7 +741,9 @@ def test_a_layer_that_does_not_run_or_has_no_batch_is_named(data, tmp_path):
 
     with pytest.raises(ValueError, match="does not run 'idle'"):
         mw.watch(Odd(), data, tmp_path / "a", STEPS, layers=["idle", "body"])
-    with pytest.raises(ValueError, match=r"'turned' has the shape \(6, 2\) for 2 samples"):
+    with pytest.raises(
+        ValueError, match=r"'turned' has the shape \(6, 2\) for 2 samples"
+    ):
         mw.watch(Odd(), data, tmp_path / "a", STEPS, layers=["turned"])
     assert not [*tmp_path.iterdir()]  # the corrected call finds no other run there
 
@@ -782,7 +857,9 @@ class Eight(torch.Tensor):
 
     @staticmethod
     def __new__(cls, values):
-        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype)
+        return torch.Tensor._make_wrapper_subclass(
+            cls, values.shape, dtype=values.dtype
+        )
 
     def __init__(self, values):
         self.scale = values.abs().max() / 127
@@ -803,7 +880,9 @@ class Eight(torch.Tensor):
 @pytest.mark.parametrize(
     "made", [lambda: torch.compile(mlp(), backend="eager"), Checkpointed, Quantised]
 )
-def test_modules_that_are_compiled_checkpointed_or_quantised_are_watched(data, tmp_path, made):
+def test_modules_that_are_compiled_checkpointed_or_quantised_are_watched(
+    data, tmp_path, made
+):
     ends = []
     for path in (None, tmp_path / "run"):
         torch.manual_seed(0)

@@ -42,22 +42,31 @@ def others():
 
 def test_held_out_samples_give_the_test_curves(data, others, tmp_path):
     module = mlp()
-    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1, held_out=others)
+    watch = mw.watch(
+        module, data, tmp_path / "run", STEPS, checkpoint_every=1, held_out=others
+    )
     trained(module, data, watch=watch)
     inputs, labels = others.tensors
     with torch.no_grad():
         logits = module.eval()(inputs)
     last = watch.audit.checkpoints.iloc[-1]
-    assert last["test_loss"] == pytest.approx(float(cross_entropy(logits, labels)), abs=1e-6)
+    assert last["test_loss"] == pytest.approx(
+        float(cross_entropy(logits, labels)), abs=1e-6
+    )
     assert last["test_accuracy"] == (logits.argmax(dim=1) == labels).double().mean()
     assert watch.audit.checkpoints["test_loss"].notna().all()
     opened = mw.Audit.open(watch.audit.path, data=data, held_out=others)
-    assert opened.checkpoints["test_loss"].tolist() == watch.audit.checkpoints["test_loss"].tolist()
+    assert (
+        opened.checkpoints["test_loss"].tolist()
+        == watch.audit.checkpoints["test_loss"].tolist()
+    )
     with pytest.raises(ValueError, match="held_out is"):
         mw.watch(mlp(), data, tmp_path / "run", STEPS, checkpoint_every=1)
 
 
-def test_held_out_samples_may_lack_a_class_and_come_from_a_loader(data, others, tmp_path):
+def test_held_out_samples_may_lack_a_class_and_come_from_a_loader(
+    data, others, tmp_path
+):
     two = Subset(others, [i for i in range(N) if i % CLASSES])
     loader = DataLoader(two, batch_size=5)
     watch = mw.watch(mlp(), data, tmp_path / "run", STEPS, held_out=loader)
@@ -89,10 +98,14 @@ def test_probabilities_are_refused_and_their_logarithms_are_logits(data, tmp_pat
     net = nn.Sequential(nn.Linear(WIDTH, 8), nn.Linear(8, CLASSES), nn.Softmax(dim=1))
     with pytest.raises(ValueError, match=r"probabilities, not logits.*\.log\(\)"):
         mw.watch(net, data, tmp_path / "run", STEPS)
-    watch = mw.watch(net, data, tmp_path / "run", STEPS, forward=lambda module, x: module(x).log())
+    watch = mw.watch(
+        net, data, tmp_path / "run", STEPS, forward=lambda module, x: module(x).log()
+    )
     with torch.no_grad():
         loss = cross_entropy(net[:2](data.tensors[0]), data.tensors[1])
-    assert watch.audit.checkpoints["train_loss"].iloc[0] == pytest.approx(loss.item(), abs=1e-6)
+    assert watch.audit.checkpoints["train_loss"].iloc[0] == pytest.approx(
+        loss.item(), abs=1e-6
+    )
 
 
 def test_features_before_the_logits_are_not_taken_for_logits(data, tmp_path):
@@ -115,7 +128,9 @@ def test_features_before_the_logits_are_not_taken_for_logits(data, tmp_path):
         (Both(swapped=True), None),
         (Both(swapped=False), lambda m, x: m(x)[1]),
     ):
-        watch = mw.watch(module, data, tmp_path / str(module.swapped), STEPS, forward=forward)
+        watch = mw.watch(
+            module, data, tmp_path / str(module.swapped), STEPS, forward=forward
+        )
         assert watch.audit.data.class_names == ("0", "1", "2")
 
 
@@ -134,7 +149,10 @@ def test_large_images_are_pooled_over_their_places_and_not_their_channels(tmp_pa
     torch.manual_seed(0)
     images, last = torch.rand(6, 3, 16, 16), ChannelsLast()
     first = nn.Sequential(
-        nn.Conv2d(3, 40, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(40, 2)
+        nn.Conv2d(3, 40, 3, padding=1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(40, 2),
     )
     data = TensorDataset(images, torch.arange(6) % 2)
     wide = last.wide(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
@@ -152,14 +170,21 @@ def test_weights_that_no_optimizer_changes_are_said(data, tmp_path):
     module, copy = mlp(), mlp()
     watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1)
     seeded()
-    with pytest.warns(UserWarning, match=f"at step {2 * STEPS} the weights are those of st"):
+    with pytest.warns(
+        UserWarning, match=f"at step {2 * STEPS} the weights are those of st"
+    ):
         trained(copy, data, epochs=2, watch=watch)
 
 
 @pytest.mark.parametrize("is_moved", [True, False])
-def test_columns_of_another_order_are_said_once_labels_are_learned(is_moved, data, tmp_path):
+def test_columns_of_another_order_are_said_once_labels_are_learned(
+    is_moved, data, tmp_path
+):
     """An untrained module may have any order, and is not warned of."""
-    module, (x, y) = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES)), data.tensors
+    module, (x, y) = (
+        nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES)),
+        data.tensors,
+    )
     labels = (y + 1) % CLASSES if is_moved else y
     with torch.no_grad():
         module[0].weight.copy_(torch.eye(WIDTH))

@@ -45,7 +45,9 @@ class Server:
         self.done: dict[str, threading.Event] = {}
         self.arrived: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         started: Future[int] = Future()
-        threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True).start()
+        threading.Thread(
+            target=lambda: asyncio.run(self._serve(started)), daemon=True
+        ).start()
         threading.Thread(target=self._hear, daemon=True).start()
         self.port = started.result(30)
 
@@ -55,7 +57,11 @@ class Server:
         from tornado.web import Application, StaticFileHandler
         from tornado.websocket import WebSocketHandler
 
-        server, self.loop, self.ended = self, asyncio.get_running_loop(), asyncio.Event()
+        server, self.loop, self.ended = (
+            self,
+            asyncio.get_running_loop(),
+            asyncio.Event(),
+        )
 
         class Messages(WebSocketHandler):
             def open(self, *_: str, **__: str) -> None:
@@ -90,7 +96,9 @@ class Server:
             comm = self.comms.get(message["comm"])
             if comm is None:
                 continue
-            buffers = [memoryview(base64.b64decode(part)) for part in message["buffers"]]
+            buffers = [
+                memoryview(base64.b64decode(part)) for part in message["buffers"]
+            ]
             content = {"comm_id": message["comm"], "data": message["data"]}
             with self.lock:
                 comm.handle_msg({"content": content, "buffers": buffers, "header": {}})
@@ -139,7 +147,12 @@ class _Comm(BaseComm):
         super().__init__(*arguments, **keywords)
 
     def publish_msg(
-        self, msg_type: str, data: Any = None, metadata: Any = None, buffers: Any = None, **_: Any
+        self,
+        msg_type: str,
+        data: Any = None,
+        metadata: Any = None,
+        buffers: Any = None,
+        **_: Any,
     ) -> None:
         del metadata
         self.server.comms[self.comm_id] = self
@@ -158,7 +171,11 @@ class BarePage(WatchedPage):
     def run(self, cell: str) -> None:
         """Run a cell, and show the widget that its last line is."""
         tree = ast.parse(cell)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = (
+            tree.body.pop()
+            if tree.body and isinstance(tree.body[-1], ast.Expr)
+            else None
+        )
         with self.server.lock:
             exec(compile(tree, "<cell>", "exec"), self.names)
             if last is not None:
@@ -184,12 +201,16 @@ class BarePage(WatchedPage):
             with self.server.lock:
                 return json.loads(json.dumps(eval(expression, self.names), default=str))
         except Exception as error:
-            raise RuntimeError(f"{expression}: {type(error).__name__}: {error}") from error
+            raise RuntimeError(
+                f"{expression}: {type(error).__name__}: {error}"
+            ) from error
 
     def theme(self, name: str) -> None:
         """Switch the page to its "light" or "dark" theme, live."""
         light = "true" if name == "light" else "false"
-        self.page.evaluate(f"() => {{ document.body.dataset.jpThemeLight = '{light}'; }}")
+        self.page.evaluate(
+            f"() => {{ document.body.dataset.jpThemeLight = '{light}'; }}"
+        )
         self._settle()
 
     def wait_until_idle(self) -> None:
@@ -215,7 +236,9 @@ def widget_page(
     monkeypatch.setattr("ipywidgets.comm.create_comm", bare_server.create_comm)
     opened: list[BarePage] = []
 
-    def opening(cells: Sequence[str], *, width: int = WIDTHS[0], height: int = 900) -> BarePage:
+    def opening(
+        cells: Sequence[str], *, width: int = WIDTHS[0], height: int = 900
+    ) -> BarePage:
         bare_server.forget()
         bare_server.done.clear()
         page = window(chromium, width, height)

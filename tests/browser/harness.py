@@ -47,7 +47,14 @@ from PIL import Image
 if TYPE_CHECKING:
     import nbformat
     from numpy.typing import NDArray
-    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, WebSocket
+    from playwright.sync_api import (
+        Browser,
+        ConsoleMessage,
+        Locator,
+        Page,
+        Request,
+        WebSocket,
+    )
 
     Cells = Sequence[str] | str | Path
     OpenNotebook = Callable[..., "NotebookPage"]
@@ -71,9 +78,14 @@ CHROMES = (
     "google-chrome-stable",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
-PATIENCE = 60_000  # milliseconds; nothing is measured here, and a busy machine takes its time
+PATIENCE = (
+    60_000  # milliseconds; nothing is measured here, and a busy machine takes its time
+)
 # Parts of JupyterLab that no test of ours wants. The debugger complains where a kernel is ended.
-UNUSED = ("@jupyterlab/apputils-extension:announcements", "@jupyterlab/debugger-extension")
+UNUSED = (
+    "@jupyterlab/apputils-extension:announcements",
+    "@jupyterlab/debugger-extension",
+)
 WIDGETS = "@jupyter-widgets/jupyterlab-manager"
 # It gives nothing back: a command's widget, as JSON, is all of JupyterLab, and takes seconds.
 COMMAND = """async ([name, options]) => {
@@ -94,7 +106,14 @@ FLAGS = (
 def is_local(url: str) -> bool:
     """Whether a request stays in the browser or on this machine."""
     parts = urlsplit(url)
-    if parts.scheme in {"data", "blob", "about", "chrome", "chrome-extension", "devtools"}:
+    if parts.scheme in {
+        "data",
+        "blob",
+        "about",
+        "chrome",
+        "chrome-extension",
+        "devtools",
+    }:
         return True
     host = parts.hostname or ""
     with contextlib.suppress(ValueError):
@@ -115,11 +134,13 @@ def running_chromium() -> Iterator[Browser]:
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(
-            executable_path=executable, args=[*FLAGS, *(["--no-sandbox"] if is_root else [])]
+            executable_path=executable,
+            args=[*FLAGS, *(["--no-sandbox"] if is_root else [])],
         )
         loop = asyncio.get_running_loop()
         yield browser
-        asyncio._set_running_loop(loop)  # the last test may have hidden it, see /conftest.py
+        # the last test may have hidden it, see /conftest.py
+        asyncio._set_running_loop(loop)
         browser.close()
 
 
@@ -174,7 +195,9 @@ class Lab:
 @contextlib.contextmanager
 def running_lab() -> Iterator[Lab]:
     """A JupyterLab of our own in a temporary folder; it and its kernels end with the context."""
-    pytest.importorskip("jupyterlab", reason="no JupyterLab: pip install 'memowidgets[lab]'")
+    pytest.importorskip(
+        "jupyterlab", reason="no JupyterLab: pip install 'memowidgets[lab]'"
+    )
     options = {
         "LabApp.expose_app_in_browser": True,
         "JupyterNotebookApp.expose_app_in_browser": True,
@@ -187,7 +210,9 @@ def running_lab() -> Iterator[Lab]:
         root = home / "root"
         root.mkdir()
         given = [f"--{name}={value}" for name, value in options.items()]
-        with serving_lab(sys.executable, root, home, _environment(home), given) as server:
+        with serving_lab(
+            sys.executable, root, home, _environment(home), given
+        ) as server:
             yield server
 
 
@@ -222,10 +247,14 @@ def serving_lab(
 
 
 @contextlib.contextmanager
-def serving(command: Sequence[Any], address: str, log: Path, **how: Any) -> Iterator[None]:
+def serving(
+    command: Sequence[Any], address: str, log: Path, **how: Any
+) -> Iterator[None]:
     """A server in a process of its own, once its address answers; it ends with all it started."""
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, **how)
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, **how
+        )
         deadline = time.monotonic() + 180  # a busy machine takes its time
         try:
             while not _answers(address):
@@ -246,7 +275,9 @@ def _answers(address: str) -> bool:
 
 def _environment(home: Path) -> dict[str, str]:
     """That of a JupyterLab for somebody who never started one before."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "PYTEST"))}
+    env = {
+        k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "PYTEST"))
+    }
     for name in ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"):
         env[f"JUPYTER_{name}"] = str(home / name.lower())
     for name in ("SETTINGS", "WORKSPACES"):
@@ -259,13 +290,16 @@ def _environment(home: Path) -> dict[str, str]:
     ):
         (home / file).parent.mkdir(parents=True)
         (home / file).write_text(json.dumps(content))
-    return env | {
-        "JUPYTER_PREFER_ENV_PATH": "1",
-        "IPYTHONDIR": str(home / "ipython"),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}",
-        "PYTHONPATH": str(ROOT),
-        "LOKY_MAX_CPU_COUNT": "1",  # to start a second process takes longer than it saves
-    }
+    return (
+        env
+        | {
+            "JUPYTER_PREFER_ENV_PATH": "1",
+            "IPYTHONDIR": str(home / "ipython"),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}",
+            "PYTHONPATH": str(ROOT),
+            "LOKY_MAX_CPU_COUNT": "1",  # to start a second process takes longer than it saves
+        }
+    )
 
 
 def free_port() -> int:
@@ -299,7 +333,9 @@ def noticed(page: Page, is_allowed: Callable[[str], bool] = is_local) -> list[st
 
     def note_console(said: ConsoleMessage) -> None:
         if said.type == "error":
-            problems.append(f"console error: {said.text} ({said.location.get('url', '')})")
+            problems.append(
+                f"console error: {said.text} ({said.location.get('url', '')})"
+            )
 
     def note_request(request: Request | WebSocket) -> None:
         if not is_allowed(request.url):
@@ -329,7 +365,9 @@ class WatchedPage:
 
     def unexpected(self) -> list[str]:
         """What went wrong in the page so far, less what the test allows."""
-        return [p for p in self.problems if not any(re.search(a, p) for a in self.allowed)]
+        return [
+            p for p in self.problems if not any(re.search(a, p) for a in self.allowed)
+        ]
 
     def python(self, expression: str) -> Any:
         """Evaluate an expression in the page's kernel; what JSON can carry comes back."""
@@ -356,7 +394,11 @@ class WatchedPage:
         self._settle()
 
     def screenshots(
-        self, name: str, of: str | Locator | None = None, *, widths: Sequence[int] = WIDTHS
+        self,
+        name: str,
+        of: str | Locator | None = None,
+        *,
+        widths: Sequence[int] = WIDTHS,
     ) -> None:
         """Take pictures, such as ``NAME-1400-light.png``, if they were asked for.
 
@@ -382,8 +424,13 @@ class WatchedPage:
         element = (self.page.locator(of) if isinstance(of, str) else of).first
         element.scroll_into_view_if_needed()
         box, window = element.bounding_box(), self.page.viewport_size
-        if box is not None and window is not None and box["height"] > window["height"] - 200:
-            self.resize(window["width"], int(box["height"]) + 300)  # else Lab's scrolling hides it
+        if (
+            box is not None
+            and window is not None
+            and box["height"] > window["height"] - 200
+        ):
+            # else Lab's scrolling hides it
+            self.resize(window["width"], int(box["height"]) + 300)
             element.scroll_into_view_if_needed()
             self._settle()
         element.screenshot(path=file)
@@ -415,7 +462,9 @@ class NotebookPage(WatchedPage):
         """Load the page with this notebook alone and wait until its kernel answers."""
         place = "lab/tree" if self.app == "lab" else "notebooks"
         reset = "reset&" if self.app == "lab" else ""
-        address = f"{self.lab.url}/{place}/{self.path.name}?{reset}token={self.lab.token}"
+        address = (
+            f"{self.lab.url}/{place}/{self.path.name}?{reset}token={self.lab.token}"
+        )
         self.page.goto(address)
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
         self.page.evaluate("async () => { await window.jupyterapp.restored; }")
@@ -440,7 +489,9 @@ class NotebookPage(WatchedPage):
     def outputs(self) -> list[dict[str, Any]]:
         """What came out of all cells, as the notebook file would hold it."""
         model = "window.jupyterapp.shell.currentWidget.content.model"
-        cells: list[dict[str, Any]] = self.page.evaluate(f"() => {model}.toJSON().cells")
+        cells: list[dict[str, Any]] = self.page.evaluate(
+            f"() => {model}.toJSON().cells"
+        )
         return [output for cell in cells for output in cell.get("outputs", ())]
 
     def wait_until_idle(self, timeout: float = 120) -> None:
@@ -473,7 +524,9 @@ class NotebookPage(WatchedPage):
         """Switch JupyterLab to its "light" or "dark" theme, live."""
         self._wait_for_no_splash()
         self.page.evaluate(COMMAND, ["apputils:change-theme", {"theme": THEMES[name]}])
-        self.page.wait_for_selector(f'body[data-jp-theme-name="{THEMES[name]}"]', state="attached")
+        self.page.wait_for_selector(
+            f'body[data-jp-theme-name="{THEMES[name]}"]', state="attached"
+        )
         self._wait_for_no_splash()
 
     def _wait_for_no_splash(self) -> None:
@@ -548,11 +601,16 @@ def pixels_of(element: Locator) -> NDArray[np.uint8]:
         return np.asarray(picture.convert("RGB"))
 
 
-def drag(element: Locator, start: tuple[float, float], end: tuple[float, float]) -> None:
+def drag(
+    element: Locator, start: tuple[float, float], end: tuple[float, float]
+) -> None:
     """Drag with the mouse between two places of an element, given in shares of its sides."""
     element.scroll_into_view_if_needed()
     box, mouse = element.bounding_box(), element.page.mouse
-    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+    places = [
+        (box["x"] + x * box["width"], box["y"] + y * box["height"])
+        for x, y in (start, end)
+    ]
     mouse.move(*places[0])
     mouse.down()
     mouse.move(*places[1], steps=12)
@@ -636,7 +694,9 @@ def notebook_page(
 
 
 @pytest.fixture
-def voila_page(chromium: Browser, lab: Lab, request: pytest.FixtureRequest) -> Iterator[OpenVoila]:
+def voila_page(
+    chromium: Browser, lab: Lab, request: pytest.FixtureRequest
+) -> Iterator[OpenVoila]:
     """Open notebooks in Voila; see the top of this module."""
     pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
     with _watched(lab) as opened:
@@ -671,7 +731,9 @@ def opened(
     page = context.new_page()
     problems = noticed(page, lambda url: url.startswith(allowed))
     page.add_init_script(before)
-    page.on("console", lambda said: problems.append(f"console: {said.text} {said.location}"))
+    page.on(
+        "console", lambda said: problems.append(f"console: {said.text} {said.location}")
+    )
     page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
     page.goto(address)
     if scripts and not before:

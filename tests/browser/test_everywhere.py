@@ -55,7 +55,9 @@ KEPT = """() => [
 
 LONG = "for i in range(60):\n    print(i)"
 TOP = "document.querySelector('.mw-histogram').getBoundingClientRect().top"
-SCROLL = "(i) => { window.jupyterapp.shell.currentWidget.content.scrollToItem(i, 'start'); }"
+SCROLL = (
+    "(i) => { window.jupyterapp.shell.currentWidget.content.scrollToItem(i, 'start'); }"
+)
 
 # Every socket that the page opens can be cut, and no new one gets through while it is offline.
 OFFLINE = """(() => {
@@ -79,7 +81,10 @@ OFFLINE = """(() => {
 def counts(page):
     """What the front end counts, as `ThresholdExplorer.counts` names it."""
     shown = json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))
-    return {re.sub("[A-Z]", lambda big: "_" + big[0].lower(), name): n for name, n in shown.items()}
+    return {
+        re.sub("[A-Z]", lambda big: "_" + big[0].lower(), name): n
+        for name, n in shown.items()
+    }
 
 
 def tau(page):
@@ -229,7 +234,9 @@ def look_search_and_note(notebook):
     inspector.locator(".mw-near").first.wait_for()
     notebook.page.keyboard.press("k")
     inspector.locator(".mw-made-keep").wait_for()
-    inspector.locator(".mw-card:nth-child(2)[aria-selected=true]").wait_for()  # the next one
+    inspector.locator(
+        ".mw-card:nth-child(2)[aria-selected=true]"
+    ).wait_for()  # the next one
     inspector.locator(".mw-card").first.click()
     inspector.get_by_label("note").fill(NOTE)
     inspector.get_by_label("note").press("Tab")
@@ -245,7 +252,9 @@ def assert_nobody_is_given_away(notebook):
     from nbconvert import HTMLExporter
 
     saved = notebook.save()
-    models = saved.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
+    models = saved.metadata.widgets["application/vnd.jupyter.widget-state+json"][
+        "state"
+    ]
     assert sum("_esm" in model["state"] for model in models.values()) == 1
     html, _ = HTMLExporter().from_notebook_node(saved)
     assert "widget-view+json" in html
@@ -318,7 +327,9 @@ def test_jupyterlab_with_other_settings(notebook_page):
     page = notebook.page
     page.evaluate(SCROLL, 0)
     page.locator(".mw-card").first.wait_for()
-    parts = [page.locator(part).first for part in (".mw-histogram", ".mw-roc", ".mw-card")]
+    parts = [
+        page.locator(part).first for part in (".mw-histogram", ".mw-roc", ".mw-card")
+    ]
     settled(page, TOP)
     before = [pixels_of(part) for part in parts]
     page.evaluate(SCROLL, 12)
@@ -344,9 +355,13 @@ def test_voila(voila_page):
     """It alone has an address that a reader can send: another kernel shows the same view."""
     voila = voila_page([DASHBOARD], fragment="top")
     page = voila.page
-    policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
+    policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute(
+        "content"
+    )
     assert policy.startswith("default-src 'self' ")
-    assert not [name for name in ("mermaid.esm", "cdnjs", "jsdelivr") if name in page.content()]
+    assert not [
+        name for name in ("mermaid.esm", "cdnjs", "jsdelivr") if name in page.content()
+    ]
     drag_filter_decide_undo(voila)
     page.locator(".mw-card").nth(1).click()
     chosen = int(page.locator(".mw-card").nth(1).get_attribute("data-position"))
@@ -379,7 +394,9 @@ def judged(notebook):
         notebook.theme(theme)
         notebook.page.mouse.move(0, 0)
         settled(notebook.page, COLOURS)  # they fade from one to the other
-        found += [f"{theme}: {problem}" for problem in serious(notebook.page, ".mw-dashboard")]
+        found += [
+            f"{theme}: {problem}" for problem in serious(notebook.page, ".mw-dashboard")
+        ]
     return found
 
 
@@ -413,4 +430,5 @@ def test_axe_finds_nothing_serious(notebook_page):
     page.evaluate(
         "() => document.querySelector('[aria-label=layer]').removeAttribute('aria-label')"
     )
-    assert "select-name" in str(serious(page, ".mw-dashboard"))  # it would have been found
+    # it would have been found
+    assert "select-name" in str(serious(page, ".mw-dashboard"))

@@ -28,7 +28,9 @@ counter
 '''
 
 
-def test_a_widget_answers_and_what_must_not_happen_is_noticed(widget_page, monkeypatch, tmp_path):
+def test_a_widget_answers_and_what_must_not_happen_is_noticed(
+    widget_page, monkeypatch, tmp_path
+):
     monkeypatch.setenv("MEMOWIDGETS_SCREENSHOTS", str(tmp_path))
     shown = widget_page([COUNTER])
     page, button = shown.page, shown.page.locator("button.counter")
@@ -41,9 +43,21 @@ def test_a_widget_answers_and_what_must_not_happen_is_noticed(widget_page, monke
     shown.screenshots("harness", of="button.counter", widths=[600])
     assert (tmp_path / "harness-600-dark.png").stat().st_size
     for event, code, problem in (
-        ("pageerror", "throw new Error('thrown on purpose')", "page error: thrown on purpose"),
-        ("console", "console.error('said on purpose')", "console error: said on purpose"),
-        ("request", "fetch('http://192.0.2.1/')", "request leaves the machine: http://192.0.2.1/"),
+        (
+            "pageerror",
+            "throw new Error('thrown on purpose')",
+            "page error: thrown on purpose",
+        ),
+        (
+            "console",
+            "console.error('said on purpose')",
+            "console error: said on purpose",
+        ),
+        (
+            "request",
+            "fetch('http://192.0.2.1/')",
+            "request leaves the machine: http://192.0.2.1/",
+        ),
     ):
         with page.expect_event(event):
             page.evaluate(f"() => {{ setTimeout(() => {{ {code} }}) }}")
@@ -53,7 +67,11 @@ def test_a_widget_answers_and_what_must_not_happen_is_noticed(widget_page, monke
 
 HERE = ("http://127.0.0.1:8888/lab", "ws://localhost:1/api", "http://[::1]:1/", "data:text/plain,x",
         "blob:http://localhost/1")  # fmt: skip
-ELSEWHERE = ("https://cdn.example.org/x.js", "http://127.0.0.1.example.org/", "http://10.0.0.1/")
+ELSEWHERE = (
+    "https://cdn.example.org/x.js",
+    "http://127.0.0.1.example.org/",
+    "http://10.0.0.1/",
+)
 
 
 def test_what_is_local():

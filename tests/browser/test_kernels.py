@@ -27,13 +27,22 @@ ALSO = "nest-asyncio==1.6.0"  # the newest kernel has no need of it, the environ
 def older(lab):
     """Name of a kernel with the older ipykernel, in a folder beside the environment."""
     if not (KEPT / f"ipykernel-{VERSION}.dist-info").exists():
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "install",
+            "-q",
+        ]
         done = subprocess.run(
             [*command, "--no-deps", "--target", KEPT, ALSO, f"ipykernel=={VERSION}"],
             capture_output=True, text=True, check=False, timeout=240,
         )  # fmt: skip
         if done.returncode:
-            pytest.skip(f"no package index: pip can't install ipykernel: {done.stderr[-500:]}")
+            pytest.skip(
+                f"no package index: pip can't install ipykernel: {done.stderr[-500:]}"
+            )
     specification = {
         "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": "older",

@@ -7,7 +7,14 @@ import sys
 
 import pytest
 
-from tests.browser.harness import WatchedPage, fail_on, free_port, pixels_of, serving, window
+from tests.browser.harness import (
+    WatchedPage,
+    fail_on,
+    free_port,
+    pixels_of,
+    serving,
+    window,
+)
 from tests.browser.test_everywhere import counts, drag_tau, tau
 
 APP = """
@@ -56,8 +63,20 @@ def marimo_page(chromium, tmp_path):
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     options = ["--headless", "--no-token", "--host", "127.0.0.1", "--port", str(port)]
-    command = [sys.executable, "-m", "marimo", "-y", "run", tmp_path / "app.py", *options]
-    env = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    command = [
+        sys.executable,
+        "-m",
+        "marimo",
+        "-y",
+        "run",
+        tmp_path / "app.py",
+        *options,
+    ]
+    env = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+    }
     env["MARIMO_SKIP_UPDATE_CHECK"] = "1"
     with serving(command, f"{address}/health", tmp_path / "log", cwd=tmp_path, env=env):
         shown = WatchedPage(window(chromium, 1100, 1000), None, tmp_path)

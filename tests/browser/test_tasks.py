@@ -35,7 +35,9 @@ def shown(widget_page):
 
 
 @pytest.mark.filterwarnings("ignore:only members of the target:UserWarning")
-def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown, tmp_path):
+def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(
+    shown, tmp_path
+):
     page, hand, audit = shown.page, Hand(shown.page), shown.names["audit"]
     worst = list(audit.score("psmi").nsmallest(5).index)
     flagged = counts(page)["flagged"]
@@ -59,7 +61,8 @@ def test_the_five_most_at_risk_are_removed_and_the_cleaned_file_is_written(shown
     again = MCQDataset.from_csv(tmp_path / "cleaned.csv")
     stay = [i for i, name in enumerate(audit.data.ids) if name not in worst]
     assert len(stay) == len(audit.data) - 5
-    for one, i in zip(again, stay, strict=True):  # neither the prompt's template nor canaries
+    # neither the prompt's template nor canaries
+    for one, i in zip(again, stay, strict=True):
         was = audit.data[i]
         assert one == replace(was, prompt=one.prompt, canary=False)
 
@@ -73,14 +76,18 @@ def test_a_wrong_label_takes_one_click_and_then_a_key_each(shown):
     page.locator(".mw-card").first.focus()
     named = []
     for done in range(1, 6):
-        name = page.locator(".mw-choice[data-decision=relabel] .mw-choice-text").inner_text()
+        name = page.locator(
+            ".mw-choice[data-decision=relabel] .mw-choice-text"
+        ).inner_text()
         named.append(name.removeprefix("Relabel: "))
         assert in_view(page.locator(".mw-sample"))
         hand.press("l")
         page.get_by_text(f"{done} of {many} decided").wait_for()
         page.locator(".mw-where").get_by_text(f"{done + 1} of {many}").wait_for()
     assert hand.actions == 1 + 5
-    made = shown.python("[dashboard.decisions.decision.tolist(), dashboard.decisions.to.tolist()]")
+    made = shown.python(
+        "[dashboard.decisions.decision.tolist(), dashboard.decisions.to.tolist()]"
+    )
     assert made[0] == ["relabel"] * 5
     wards = shown.names["audit"].data.choices[0]
     letters = [chr(65 + wards.index(name)) for name in named]

@@ -18,7 +18,9 @@ class Unit:
     title: Any
 
 
-_READ: dict[int, tuple[Any, dict[str, Any]]] = {}  # charts too: no other one gets their numbers
+_READ: dict[
+    int, tuple[Any, dict[str, Any]]
+] = {}  # charts too: no other one gets their numbers
 
 
 def specification(chart) -> dict[str, Any]:
@@ -35,7 +37,11 @@ def units(chart) -> list[Unit]:
 
 def _walk(spec, datasets, data, title):
     data, title = spec.get("data", data), spec.get("title", title)
-    parts = [p for kind in ("layer", "concat", "hconcat", "vconcat") for p in spec.get(kind, [])]
+    parts = [
+        p
+        for kind in ("layer", "concat", "hconcat", "vconcat")
+        for p in spec.get(kind, [])
+    ]
     for part in parts:
         yield from _walk(part, datasets, data, title)
     if not parts:

@@ -17,7 +17,9 @@ from memowidgets.vocabulary import SPOKEN
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, most_rows, units
 
-SCORES = [name for name in scores.SCORES if not name.startswith(("baseline", "reference"))]
+SCORES = [
+    name for name in scores.SCORES if not name.startswith(("baseline", "reference"))
+]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,11 @@ def planted(tmp_path_factory):
 
 def own_files(audit) -> dict[str, int]:
     root = Path(audit.path)
-    return {str(f.relative_to(root)): f.stat().st_mtime_ns for f in root.rglob("*") if f.is_file()}
+    return {
+        str(f.relative_to(root)): f.stat().st_mtime_ns
+        for f in root.rglob("*")
+        if f.is_file()
+    }
 
 
 def column(table: pd.DataFrame, *names: str) -> np.ndarray:
@@ -96,7 +102,9 @@ def test_roc_curves_and_their_marked_point_are_those_of_the_evaluations(audit, f
 
 
 def test_each_checkpoint_has_its_panel(audit, figures):
-    compared = audit.compare(SCORES[:2], checkpoints="all").set_index(["epoch", "metric"])["auc"]
+    compared = audit.compare(SCORES[:2], checkpoints="all").set_index(
+        ["epoch", "metric"]
+    )["auc"]
     panels = {u.title: u.data for u in marks(figures["roc_by_checkpoint"], "text")}
     assert len(panels) == len(audit.checkpoints) - 1
     chosen = f"epoch {audit.prediction.record.epoch:g}, predict here"
@@ -114,28 +122,43 @@ def test_memorised_and_other_members_beside_eta_are_both_drawn():
     (bars,) = marks(mw.charts.histograms_of_log_lira(values), "rect")
     drawn = bars.data.set_index("kind")["up"]
     assert drawn.to_dict() == {"↑ memorised (log-LiRA ≥ η)": 17, "↓ others": -9}
-    assert "abs(" in bars.encoding["y"]["axis"]["labelExpr"]  # counts are positive on both sides
+    # counts are positive on both sides
+    assert "abs(" in bars.encoding["y"]["axis"]["labelExpr"]
 
 
 def test_over_training_shows_what_compare_says(audit, figures):
-    shown = next(u.data for u in marks(figures["over_training"], "line") if "auc" in u.data)
+    shown = next(
+        u.data for u in marks(figures["over_training"], "line") if "auc" in u.data
+    )
     expected = audit.compare(SCORES[:3], checkpoints="all")
     keys = ["metric", "epoch"]
-    shown, expected = (t.sort_values(keys).reset_index(drop=True) for t in (shown, expected))
+    shown, expected = (
+        t.sort_values(keys).reset_index(drop=True) for t in (shown, expected)
+    )
     assert shown[keys].equals(expected[keys])
     names = ("auc", "auc_low", "auc_high")
     assert np.array_equal(column(shown, *names), column(expected, *names))
-    loss = next(u.data for u in marks(figures["over_training"], "line") if "median_loss" in u.data)
+    loss = next(
+        u.data
+        for u in marks(figures["over_training"], "line")
+        if "median_loss" in u.data
+    )
     assert loss["median_loss"].tolist() == audit.checkpoints["median_loss"].tolist()
 
 
 def test_over_training_shows_quartiles_of_both_groups(audit, figures):
     memorized = audit.log_lira() >= 4
-    groups = [u.data for u in marks(figures["over_training"], "line") if "quantity" in u.data]
+    groups = [
+        u.data for u in marks(figures["over_training"], "line") if "quantity" in u.data
+    ]
     assert [len(table) for table in groups] == [24, 4]
     for row in pd.concat(groups).itertuples():
         is_psmi = row.quantity == "psmi"
-        values = audit.score("psmi", checkpoint=row.epoch) if is_psmi else audit.log_lira(row.epoch)
+        values = (
+            audit.score("psmi", checkpoint=row.epoch)
+            if is_psmi
+            else audit.log_lira(row.epoch)
+        )
         group = values[memorized[values.index] == row.memorized]
         expected = group.quantile([0.25, 0.5, 0.75]).tolist()
         assert [row.low, row.median, row.high] == pytest.approx(expected)
@@ -143,11 +166,19 @@ def test_over_training_shows_quartiles_of_both_groups(audit, figures):
 
 def test_layers_are_those_of_compare(audit, figures):
     (lines,) = marks(figures["auc_by_layer"], "line")
-    expected = audit.compare(["psmi", "mahalanobis"], layers="all").set_index(["metric", "layer"])
-    metrics = lines.data["score"].map({spoken: metric for metric, spoken in SPOKEN.items()})
+    expected = audit.compare(["psmi", "mahalanobis"], layers="all").set_index(
+        ["metric", "layer"]
+    )
+    metrics = lines.data["score"].map(
+        {spoken: metric for metric, spoken in SPOKEN.items()}
+    )
     for metric, row in zip(metrics, lines.data.itertuples(), strict=True):
         want = expected.loc[(metric, row.layer)]
-        assert (row.auc, row.auc_low, row.auc_high) == (want.auc, want.auc_low, want.auc_high)
+        assert (row.auc, row.auc_low, row.auc_high) == (
+            want.auc,
+            want.auc_low,
+            want.auc_high,
+        )
     assert lines.encoding["x"]["sort"] == list(audit.layers)
 
 
@@ -166,7 +197,9 @@ def test_by_eta_every_point_is_an_evaluation(audit, figures):
 
 
 def test_histograms_count_every_member(audit, figures):
-    panels = [u for u in marks(figures["lira_over_training"], "rect") if "kind" in u.data]
+    panels = [
+        u for u in marks(figures["lira_over_training"], "rect") if "kind" in u.data
+    ]
     assert [u.title["text"] for u in panels] == ["epoch 3.5, predict here", "epoch 6"]
     for unit, checkpoint in zip(panels, ("prediction", "final"), strict=True):
         values = audit.log_lira(checkpoint).to_numpy()
@@ -187,26 +220,35 @@ def test_definitions_are_those_of_the_comparison(audit, figures):
     assert figures["definitions"].title.startswith(
         f"Spearman's ρ {pair.rho:.2f} ({pair.low:.2f} to {pair.high:.2f})"
     )
-    np.testing.assert_array_equal(figures.data["definitions"]["rmia"], found.values["rmia"])
+    np.testing.assert_array_equal(
+        figures.data["definitions"]["rmia"], found.values["rmia"]
+    )
 
 
 # What they look like
 
 
 def test_a_notebook_shows_them_without_a_network(figures):
-    some = mw.charts.Figures({name: figures[name] for name in ("training", "roc", "auc_by_eta")})
+    some = mw.charts.Figures(
+        {name: figures[name] for name in ("training", "roc", "auc_by_eta")}
+    )
     page = some._repr_html_()
     assert page.count("<img") == len(some)
     assert not re.search("http|<script", page)
     for encoded in re.findall(r"data:image/svg\+xml;base64,([\w+/=]+)", page):
         picture = base64.b64decode(encoded).decode()
         addresses = set(re.findall(r"https?://[^\"' ]+", picture))
-        assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+        assert addresses <= {
+            "http://www.w3.org/2000/svg",
+            "http://www.w3.org/1999/xlink",
+        }
         assert "NaN" not in picture
 
 
 def test_figures_are_looked_up_by_name(figures):
-    with pytest.raises(KeyError, match="unknown figure 'lira'; there are training, roc,"):
+    with pytest.raises(
+        KeyError, match="unknown figure 'lira'; there are training, roc,"
+    ):
         figures["lira"]
     with pytest.raises(KeyError, match=r"drops is a table.*\.tables"):
         figures["drops"]
@@ -222,7 +264,13 @@ def test_without_shadow_models_training_and_canaries_are_drawn(planted):
     (panel,) = {u.title for u in marks(figures["roc_by_eta"], "text")}
     assert panel.endswith("canaries")
     assert "run_shadows(64)" in figures.notes["roc_by_eta"][0]
-    for name in ("roc", "roc_by_checkpoint", "over_training", "auc_by_layer", "auc_by_eta"):
+    for name in (
+        "roc",
+        "roc_by_checkpoint",
+        "over_training",
+        "auc_by_layer",
+        "auc_by_eta",
+    ):
         assert "run_shadows(64)" in figures.missing[name]
     said = "<li><b>roc, roc_by_checkpoint, over_training, auc_by_layer"
     assert said in figures._repr_html_()
@@ -234,7 +282,9 @@ def test_canaries_are_a_truth_of_their_own(planted):
     figures = planted.figures(truth="canaries")
     drawn = ["training", "roc", "roc_by_checkpoint", "over_training", "roc_by_eta"]
     assert list(figures) == drawn
-    (groups,) = (u for u in marks(figures["over_training"], "line") if "quantity" in u.data)
+    (groups,) = (
+        u for u in marks(figures["over_training"], "line") if "quantity" in u.data
+    )
     assert set(groups.data["samples"]) == {"canaries", "other members"}
     _, lines = marks(figures["roc"], "line")
     found = planted.evaluate("loss", truth="canaries")
@@ -247,7 +297,9 @@ def test_nothing_is_computed_unasked_and_what_compare_computed_is_drawn(planted)
     before = own_files(planted)
     figures = planted.figures(truth="canaries")
     assert own_files(planted) == before
-    (note,) = [note for note in figures.notes["roc"] if note.startswith("not computed: psmi")]
+    (note,) = [
+        note for note in figures.notes["roc"] if note.startswith("not computed: psmi")
+    ]
     assert "audit.compare(layers=" in note
     assert "auc_by_layer" in figures.missing
     found = planted.compare(["psmi"], layers="all", truth="canaries")
@@ -259,7 +311,9 @@ def test_before_training_all_are_missing_and_an_interrupted_one_is_drawn(tmp_pat
     audit = small_audit(tmp_path / "run", held_out=None)
     figures = audit.figures()
     assert len(figures) == 0
-    assert set(figures.missing.values()) == {"the target is not trained yet: audit.train()"}
+    assert set(figures.missing.values()) == {
+        "the target is not trained yet: audit.train()"
+    }
     assert "not drawn: training, roc, " in repr(figures)
     with pytest.warns(UserWarning, match="the drop jumped"):
         audit.train(stop_at_drop=0.3)
@@ -268,7 +322,9 @@ def test_before_training_all_are_missing_and_an_interrupted_one_is_drawn(tmp_pat
     (note,) = figures.notes["training"]
     assert note == "there are no held-out samples, and so no held-out curves"
     assert not marks(figures["training"], "point")[0].data.size
-    assert "not trained to the end yet: call train()" in figures.missing["over_training"]
+    assert (
+        "not trained to the end yet: call train()" in figures.missing["over_training"]
+    )
 
 
 def test_arrays_have_one_checkpoint():
@@ -277,7 +333,10 @@ def test_arrays_have_one_checkpoint():
     logits = rng.normal(size=(120, 3)) + 2 * np.eye(3)[labels]
     states = rng.normal(size=(120, 6)) + 2 * np.eye(3, 6)[labels]
     audit = mw.Audit.from_arrays(
-        labels=labels, representations=states, logits=logits, log_lira=rng.normal(3, 2, size=120)
+        labels=labels,
+        representations=states,
+        logits=logits,
+        log_lira=rng.normal(3, 2, size=120),
     )
     audit.compare()
     figures = audit.figures()

@@ -31,7 +31,9 @@ SEEN_WITH = {
         ]
     ),
 }
-TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+TO_XYZ = np.array(
+    [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+)
 
 
 def linear(color: str):
@@ -54,12 +56,21 @@ def contrast(a: str, b: str) -> float:
 def test_colours_that_stand_together_differ(eyes):
     together = [(look.MEMORIZED, look.OTHER), (look.TRAIN, look.TEST)]
     for a, b in (*combinations(look.SCORES, 2), *together):
-        far = np.linalg.norm(lab(SEEN_WITH[eyes] @ linear(a)) - lab(SEEN_WITH[eyes] @ linear(b)))
+        far = np.linalg.norm(
+            lab(SEEN_WITH[eyes] @ linear(a)) - lab(SEEN_WITH[eyes] @ linear(b))
+        )
         assert far > 12, (a, b)
 
 
 def test_everything_stands_out_from_the_page():
-    for color in (look.MEMORIZED, look.OTHER, look.ACCENT, look.TRAIN, look.TEST, *look.SCORES):
+    for color in (
+        look.MEMORIZED,
+        look.OTHER,
+        look.ACCENT,
+        look.TRAIN,
+        look.TEST,
+        *look.SCORES,
+    ):
         assert contrast(color, look.BACKGROUND) >= 3, color
     for color in (look.TEXT, look.MUTED, look.TEST):
         assert contrast(color, look.BACKGROUND) >= 4.5, color
@@ -101,7 +112,9 @@ def test_no_text_is_cut_and_no_legend_covers_itself(chromium, figures):
     found = {}
     for name in figures:
         svg = vl_convert.vegalite_to_svg(figures[name].to_dict())
-        page.set_content(f"<style>text {{ font-family: '{WIDE}' !important }}</style>{svg}")
+        page.set_content(
+            f"<style>text {{ font-family: '{WIDE}' !important }}</style>{svg}"
+        )
         found[name] = page.evaluate(PROBLEMS)
     page.close()
     assert {name: texts for name, texts in found.items() if texts} == {}

@@ -36,7 +36,9 @@ def off_the_line(points, kept) -> float:
 )
 @settings(max_examples=25, deadline=None)
 def test_thinned_curves_keep_their_ends_and_stay_where_they_were(samples, repeats):
-    scores, truth = (np.repeat(column, repeats) for column in zip(*samples, strict=True))
+    scores, truth = (
+        np.repeat(column, repeats) for column in zip(*samples, strict=True)
+    )
     if len(set(truth)) < 2:
         return
     curve = roc(scores.astype(float), truth).roc.assign(line="one")
@@ -60,15 +62,26 @@ def test_a_long_staircase_has_few_points_and_stays_where_it_was():
 # Every figure refuses what it can't draw
 
 CHECKPOINTS = pd.DataFrame({"epoch": [0.0, 1.0], "prediction": [False, True]})
-for name in ["median_loss", "drop", "train_loss", "train_accuracy", "test_loss", "test_accuracy"]:
+for name in [
+    "median_loss",
+    "drop",
+    "train_loss",
+    "train_accuracy",
+    "test_loss",
+    "test_accuracy",
+]:
     CHECKPOINTS[name] = [0.2, 0.9]
-CURVES = charts.roc_table({"psmi": roc([0.0, 1.0, 2.0], [True, False, False])}, panel="one")
+CURVES = charts.roc_table(
+    {"psmi": roc([0.0, 1.0, 2.0], [True, False, False])}, panel="one"
+)
 AREAS = pd.DataFrame(
     {"setting": ["s", "t"], "metric": "psmi", "layer": ["1", "2"], "eta": [4.0, 6.0],
      "auc": [0.7, 0.8], "auc_low": [0.6, 0.7], "auc_high": [0.8, 0.9], "n": 100,
      "n_memorized": [9, 3]}
 )  # fmt: skip
-SHADOWS = pd.DataFrame({"n_shadows": [4, 8], "auc": 0.8, "auc_low": 0.7, "auc_high": 0.9})
+SHADOWS = pd.DataFrame(
+    {"n_shadows": [4, 8], "auc": 0.8, "auc_low": 0.7, "auc_high": 0.9}
+)
 LIRA = pd.DataFrame({"checkpoint": "epoch 1", "log_lira": [0.1, 7.0]})
 VALUES = pd.DataFrame({"counterfactual": [0.1, 2.0], "attack_success_rate": [0.5, 0.9]})
 
@@ -102,7 +115,9 @@ def test_a_figure_is_drawn_from_a_good_table_alone(draw, table, column):
             draw(bad)
 
 
-@pytest.mark.parametrize("draw", [charts.auc_by_setting, charts.auc_by_layer, charts.auc_by_eta])
+@pytest.mark.parametrize(
+    "draw", [charts.auc_by_setting, charts.auc_by_layer, charts.auc_by_eta]
+)
 def test_two_rows_for_one_point_are_refused(draw):
     with pytest.raises(ValueError, match=r"psmi.* twice.*one row"):
         draw(pd.concat([AREAS, AREAS[:1]]))
@@ -114,7 +129,10 @@ def test_models_are_counted_in_the_order_of_their_sets():
     assert dots.data["memorised"].tolist() == [9, 2, 13, 7, 4]
     labels = ["b: 8 (2 to 13, 3 models)", 'a "quoted" one: 6 (4 to 7, 2 models)']
     assert dots.encoding["y"]["sort"] == labels
-    assert "<svg" in charts.memorized_per_model(counts)._repr_mimebundle_()["image/svg+xml"]
+    assert (
+        "<svg"
+        in charts.memorized_per_model(counts)._repr_mimebundle_()["image/svg+xml"]
+    )
     with pytest.raises(ValueError, match="nan in memorised, row 1"):
         charts.memorized_per_model({"b": [9, np.nan]})
     with pytest.raises(ValueError, match="has no rows"):
@@ -122,7 +140,9 @@ def test_models_are_counted_in_the_order_of_their_sets():
 
 
 def test_what_can_not_be_meant_is_refused():
-    with pytest.raises(ValueError, match="eta must lie within clip, -10 to 20, but is 30"):
+    with pytest.raises(
+        ValueError, match="eta must lie within clip, -10 to 20, but is 30"
+    ):
         charts.histograms_of_log_lira(LIRA, eta=30)
     with pytest.raises(ValueError, match="tau is NaN"):
         charts.roc_curves(CURVES, tau=float("nan"))

@@ -44,9 +44,17 @@ def mmlu(tmp_path):
     write(tmp_path / "data/test/anatomy_test.csv", bones)
     write(tmp_path / "data/test/astronomy_test.csv", "Which star?,1,2,3,4,B\n")
     write(tmp_path / "data/test/._astronomy_test.csv", "\x00junk")
-    write(tmp_path / "data/dev/anatomy_dev.csv", "Which nerve?,a,b,c,d,C\nWhy?,a,b,c,d,A\n")
-    write(tmp_path / "data/val/anatomy_val.csv", "Which vein?,a,b,c,d,C\nHow?,a,b,c,d,A\n")
-    write(tmp_path / "data/auxiliary_train/race.csv", "Which book?,a,b,c,d,C\nWho?,a,b,c,d,A\n")
+    write(
+        tmp_path / "data/dev/anatomy_dev.csv",
+        "Which nerve?,a,b,c,d,C\nWhy?,a,b,c,d,A\n",
+    )
+    write(
+        tmp_path / "data/val/anatomy_val.csv", "Which vein?,a,b,c,d,C\nHow?,a,b,c,d,A\n"
+    )
+    write(
+        tmp_path / "data/auxiliary_train/race.csv",
+        "Which book?,a,b,c,d,C\nWho?,a,b,c,d,A\n",
+    )
     return tmp_path
 
 
@@ -69,13 +77,18 @@ def test_mmlu_by_field_has_the_same_four_options_always(mmlu):
 def test_every_split_has_its_files_and_a_subject_may_have_no_field(mmlu):
     for split, name in (("dev", "anatomy/0"), ("validation", "anatomy/0")):
         assert fetch_mcq("mmlu", split=split, source=mmlu).ids[0] == name
-    assert fetch_mcq("mmlu", "auxiliary_train", mmlu).attributes["field"].tolist() == ["", ""]
+    assert fetch_mcq("mmlu", "auxiliary_train", mmlu).attributes["field"].tolist() == [
+        "",
+        "",
+    ]
     with pytest.raises(ValueError, match="'race/0' is not one"):
         fetch_mcq("mmlu-field", split="auxiliary_train", source=mmlu)
 
 
 def test_an_mmlu_answer_is_never_read_as_a_text(mmlu, tmp_path):
-    path = write(tmp_path / "anatomy_test.csv", "Which letter?,D,C,B,A,A\nAnd?,1,1,2,3,B\n")
+    path = write(
+        tmp_path / "anatomy_test.csv", "Which letter?,D,C,B,A,A\nAnd?,1,1,2,3,B\n"
+    )
     data = fetch_mcq("mmlu", source=path)
     assert data.labels.tolist() == [0, 1]
     assert data.choices[1] == ("1", "1", "2", "3")
@@ -110,7 +123,10 @@ def test_arc_has_letters_or_numbers_and_three_to_five_options(tmp_path):
             lettered("w", "A", "ABC"),
         ],
     )
-    write_jsonl(tmp_path / "ARC-Easy/ARC-Easy-Dev.jsonl", [lettered("v", "A"), lettered("u", "C")])
+    write_jsonl(
+        tmp_path / "ARC-Easy/ARC-Easy-Dev.jsonl",
+        [lettered("v", "A"), lettered("u", "C")],
+    )
     data = fetch_mcq("arc-challenge", source=tmp_path)
     assert data.labels.tolist() == [1, 3, 4, 0]
     assert data.n_choices.tolist() == [4, 4, 5, 3]
@@ -119,16 +135,28 @@ def test_arc_has_letters_or_numbers_and_three_to_five_options(tmp_path):
     assert data[0].question == "What is x?"
     assert data.attributes == {}
     for split in ("dev", "validation"):
-        assert fetch_mcq("arc-easy", split=split, source=tmp_path).ids.tolist() == ["v", "u"]
+        assert fetch_mcq("arc-easy", split=split, source=tmp_path).ids.tolist() == [
+            "v",
+            "u",
+        ]
 
 
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (lettered("y", "E"), "the answer 'E' is not exactly one of the options' labels A, B, C, D"),
+        (
+            lettered("y", "E"),
+            "the answer 'E' is not exactly one of the options' labels A, B, C, D",
+        ),
         (lettered("y", ""), "the answer is missing"),
-        ({"id": "y", "question": {"stem": "?"}, "answerKey": "A"}, "choices are missing"),
-        ({"id": "y", "question": {"choices": [{}]}, "answerKey": "A"}, "'A' is not exactly one"),
+        (
+            {"id": "y", "question": {"stem": "?"}, "answerKey": "A"},
+            "choices are missing",
+        ),
+        (
+            {"id": "y", "question": {"choices": [{}]}, "answerKey": "A"},
+            "'A' is not exactly one",
+        ),
         (lettered("x", "A"), "the id 'x' is already used in"),
     ],
 )
@@ -143,8 +171,14 @@ def test_a_bad_arc_line_is_named(tmp_path, record, message):
 
 def test_ethics_from_the_authors_folder(tmp_path):
     folder, header = tmp_path / "commonsense", "label,input,is_short,edited\n"
-    write(folder / "cm_test.csv", f'{header}1,"I lied, twice.",True,False\n0,I ate.,True,True\n')
-    write(folder / "cm_test_hard.csv", f"{header}0,I slept.,True,False\n1,I stole.,True,False\n")
+    write(
+        folder / "cm_test.csv",
+        f'{header}1,"I lied, twice.",True,False\n0,I ate.,True,True\n',
+    )
+    write(
+        folder / "cm_test_hard.csv",
+        f"{header}0,I slept.,True,False\n1,I stole.,True,False\n",
+    )
     data = fetch_mcq("ethics", source=tmp_path)
     assert data.questions == ("I lied, twice.", "I ate.")
     assert data.labels.tolist() == [1, 0]
@@ -159,7 +193,10 @@ def test_ethics_from_the_authors_folder(tmp_path):
     ("text", "message"),
     [
         ("label,input\n2,I lied.\n", "line 2: .*'2' is not one of the 2 options"),
-        ("1,I lied.\n0,So.\n", r"cm_test\.csv\) has no column 'input'; its columns: '1'"),
+        (
+            "1,I lied.\n0,So.\n",
+            r"cm_test\.csv\) has no column 'input'; its columns: '1'",
+        ),
     ],
 )
 def test_a_bad_ethics_file_is_named(tmp_path, text, message):
@@ -174,10 +211,26 @@ def test_a_bad_ethics_file_is_named(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({"name": "mmlu2"}, ValueError, "unknown benchmark 'mmlu2'; valid: 'mmlu', .*'mmlu-field'"),
-        ({"name": "mmlu", "split": "train"}, ValueError, "split 'train' of 'mmlu'; valid: 'test'"),
-        ({"name": "ethics", "split": "test-hard"}, ValueError, "valid: 'train', 'test'"),
-        ({"name": "mmlu", "source": "/nowhere"}, FileNotFoundError, "is not a file or folder"),
+        (
+            {"name": "mmlu2"},
+            ValueError,
+            "unknown benchmark 'mmlu2'; valid: 'mmlu', .*'mmlu-field'",
+        ),
+        (
+            {"name": "mmlu", "split": "train"},
+            ValueError,
+            "split 'train' of 'mmlu'; valid: 'test'",
+        ),
+        (
+            {"name": "ethics", "split": "test-hard"},
+            ValueError,
+            "valid: 'train', 'test'",
+        ),
+        (
+            {"name": "mmlu", "source": "/nowhere"},
+            FileNotFoundError,
+            "is not a file or folder",
+        ),
     ],
 )
 def test_what_does_not_exist_is_named(arguments, kind, message):
@@ -186,10 +239,14 @@ def test_what_does_not_exist_is_named(arguments, kind, message):
 
 
 def test_a_folder_or_file_of_something_else_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"split 'test', such as \*_test\.csv or mmlu"):
+    with pytest.raises(
+        FileNotFoundError, match=r"split 'test', such as \*_test\.csv or mmlu"
+    ):
         fetch_mcq("mmlu", source=tmp_path)
     odd = write(tmp_path / "questions.txt", "?")
-    with pytest.raises(ValueError, match=r"end in \.jsonl, \.csv, \.parquet, not in '\.txt'"):
+    with pytest.raises(
+        ValueError, match=r"end in \.jsonl, \.csv, \.parquet, not in '\.txt'"
+    ):
         fetch_mcq("arc-easy", source=odd)
 
 
@@ -215,7 +272,10 @@ TABLES = {
     "mmlu-field": ("all/test-00000-of-00001.parquet", MMLU),
     "arc-challenge": ("ARC-Challenge/test-00000-of-00001.parquet", ARC),
     "arc-easy": ("ARC-Easy/test-00000-of-00001.parquet", ARC),
-    "openbookqa": ("main/test-00000-of-00001.parquet", LETTERED | {"question_stem": ["Q?", "R?"]}),
+    "openbookqa": (
+        "main/test-00000-of-00001.parquet",
+        LETTERED | {"question_stem": ["Q?", "R?"]},
+    ),
     "commonsenseqa": (
         "data/validation-00000-of-00001.parquet",
         ARC | {"question_concept": ["bank", "river"]},
@@ -334,11 +394,35 @@ SMALL = b"".join(bytes([label]) + bytes(3072) for label in (3, 5, 3, 5))
     ("name", "content", "split", "error", "facts"),
     [
         ("data_batch_1.bin", SMALL, "validation", ValueError, r"'train', 'test'"),
-        ("data_batch_1.bin", SMALL[:-1], "train", ValueError, r"data_batch_1\.bin .*12291 bytes"),
+        (
+            "data_batch_1.bin",
+            SMALL[:-1],
+            "train",
+            ValueError,
+            r"data_batch_1\.bin .*12291 bytes",
+        ),
         ("data_batch_1.bin", b"", "train", ValueError, "its 0 bytes"),
-        ("data_batch_1.bin", SMALL + b"M" + SMALL[1:3073], "train", ValueError, "record 4.* 77"),
-        ("data_batch_1", b"\x80\x02}q\x00.", "train", ValueError, "pickle.*could run any code"),
-        ("readme.txt", b"", "train", FileNotFoundError, "neither train/<class>.*data_batch_1"),
+        (
+            "data_batch_1.bin",
+            SMALL + b"M" + SMALL[1:3073],
+            "train",
+            ValueError,
+            "record 4.* 77",
+        ),
+        (
+            "data_batch_1",
+            b"\x80\x02}q\x00.",
+            "train",
+            ValueError,
+            "pickle.*could run any code",
+        ),
+        (
+            "readme.txt",
+            b"",
+            "train",
+            FileNotFoundError,
+            "neither train/<class>.*data_batch_1",
+        ),
     ],
 )
 def test_bad_sources_are_named(tmp_path, name, content, split, error, facts):

@@ -19,7 +19,8 @@ def test_digits_are_the_scanned_ones():
     assert data.images.shape == (1797, 8, 8, 1)
     assert data.class_names == tuple("0123456789")
     assert data[3].label == 3
-    assert len(np.unique(data.images)) == 17  # sixteen shades of grey and white stay apart
+    # sixteen shades of grey and white stay apart
+    assert len(np.unique(data.images)) == 17
 
 
 def test_the_wards_are_the_options_in_one_fixed_order():
@@ -42,7 +43,9 @@ def test_the_seed_decides_everything(n, atypical, seed):
     assert len(set(data.labels.tolist())) > 1
     planted = np.zeros(n, dtype=bool) if data.canaries is None else data.canaries
     assert planted.sum() == round(atypical * n)
-    fits = [sample.choices[sample.label] == sample.attributes["ward"] for sample in data]
+    fits = [
+        sample.choices[sample.label] == sample.attributes["ward"] for sample in data
+    ]
     np.testing.assert_array_equal(planted, ~np.array(fits))
 
 
@@ -57,7 +60,9 @@ def notes():
 def complaint_of(sample):
     ward = sample.attributes["ward"]
     typical = (*COMPLAINTS[ward], *WORDS["more_complaints"][ward], *RARE[ward])
-    return next((complaint for complaint in typical if complaint in sample.question), None)
+    return next(
+        (complaint for complaint in typical if complaint in sample.question), None
+    )
 
 
 def test_every_kind_has_its_share_and_the_wards_are_even(notes):
@@ -71,7 +76,9 @@ def test_every_kind_has_its_share_and_the_wards_are_even(notes):
     assert set(notes.choices) == {tuple(COMPLAINTS)}
     assert np.bincount(notes.labels).min() > 120
     assert notes.ids.tolist()[:2] == ["patient-0000", "patient-0001"]
-    assert np.mean(notes.attributes["kind"][:400] == "ordinary") == pytest.approx(0.69, abs=0.06)
+    assert np.mean(notes.attributes["kind"][:400] == "ordinary") == pytest.approx(
+        0.69, abs=0.06
+    )
 
 
 def test_only_a_wrong_ward_is_wrong_and_a_canary(notes):
@@ -94,7 +101,10 @@ def test_a_near_duplicate_is_about_the_same_patient(notes):
         if twin:
             other = by_id[twin]
             assert other.attributes["name"] == sample.attributes["name"]
-            assert (other.label, complaint_of(other)) == (sample.label, complaint_of(sample))
+            assert (other.label, complaint_of(other)) == (
+                sample.label,
+                complaint_of(sample),
+            )
             assert other.question != sample.question
             assert other.attributes["kind"] not in ("near duplicate", "wrong ward")
 

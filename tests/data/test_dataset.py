@@ -35,9 +35,13 @@ def images(labels=LABELS, **how):
 
 
 def table(labels=LABELS, ids=None, **how):
-    frame = pd.DataFrame({name: list(values)[: len(labels)] for name, values in VALUES.items()})
+    frame = pd.DataFrame(
+        {name: list(values)[: len(labels)] for name, values in VALUES.items()}
+    )
     frame["label"] = pd.Series(list(labels), dtype=object)
-    frame = frame if ids is None else frame.assign(id=pd.Series(list(ids), dtype=object))
+    frame = (
+        frame if ids is None else frame.assign(id=pd.Series(list(ids), dtype=object))
+    )
     return mw.data.TableDataset.from_frame(frame, **how)
 
 
@@ -54,7 +58,9 @@ def questions(labels=LABELS, ids=None):
         {"question": text, "choices": options[i % 2], "answer": int(label), "k": str(i)}
         for i, (text, label) in enumerate(zip(TEXTS, labels, strict=False))
     ]
-    rows = rows if ids is None else [r | {"id": i} for r, i in zip(rows, ids, strict=True)]
+    rows = (
+        rows if ids is None else [r | {"id": i} for r, i in zip(rows, ids, strict=True)]
+    )
     return mw.data.MCQDataset.from_records(rows)
 
 
@@ -76,7 +82,13 @@ def data(request):
 
 @pytest.mark.parametrize(
     "given",
-    [[0, 4, 2], (0, -8, -10), np.uint8([0, 4, 2]), torch.tensor([0, 4, 2]), pd.Series([0, 4, 2])],
+    [
+        [0, 4, 2],
+        (0, -8, -10),
+        np.uint8([0, 4, 2]),
+        torch.tensor([0, 4, 2]),
+        pd.Series([0, 4, 2]),
+    ],
 )
 def test_positions_give_the_same_samples_with_all_that_belongs_to_them(data, given):
     data = data if hasattr(data, "hint") else data.with_canaries(6, seed=1)
@@ -158,7 +170,11 @@ def test_every_kind_refuses_labels(make):
 
 @pytest.mark.parametrize(
     ("labels", "facts"),
-    [([0, 5, 1] * 4, "between 0 and 2; row 1 is 5"), ([0, 1], "2 labels for 12"), ([-1] * N, "-1")],
+    [
+        ([0, 5, 1] * 4, "between 0 and 2; row 1 is 5"),
+        ([0, 1], "2 labels for 12"),
+        ([-1] * N, "-1"),
+    ],
 )
 def test_other_labels_are_classes_and_one_for_each_sample(labels, facts):
     with pytest.raises(ValueError, match=facts):
@@ -195,7 +211,10 @@ def test_ids_are_numbers_unless_given_and_one_for_each_sample(make):
 def test_hashes_tell_contents_apart_and_ignore_labels_and_ids(make):
     hashes = make().content_hashes()
     assert len(set(hashes)) == N
-    assert make(np.roll(LABELS, 1), ids=[f"p{i}" for i in range(N)]).content_hashes() == hashes
+    assert (
+        make(np.roll(LABELS, 1), ids=[f"p{i}" for i in range(N)]).content_hashes()
+        == hashes
+    )
     assert {len(one) for one in hashes} == {16}
 
 
@@ -217,8 +236,12 @@ def test_canaries_get_a_wrong_label_and_are_marked(make):
     assert planted.content_hashes() == plain.content_hashes()
     assert (planted.labels < getattr(planted, "n_choices", 3)).all()
     assert "7 canaries" in repr(planted)
-    np.testing.assert_array_equal(planted.labels, make().with_canaries(7, seed=3).labels)
-    assert any((planted.labels != make().with_canaries(7, seed=s).labels).any() for s in (4, 5))
+    np.testing.assert_array_equal(
+        planted.labels, make().with_canaries(7, seed=3).labels
+    )
+    assert any(
+        (planted.labels != make().with_canaries(7, seed=s).labels).any() for s in (4, 5)
+    )
     more = planted.with_canaries(5, seed=1)  # never undo the first
     assert more.canaries.all()
     assert (more.labels != plain.labels).all()
@@ -262,7 +285,9 @@ def _csv(folder):
 def _table(folder):
     path = folder / "table.csv"
     pd.DataFrame(VALUES).assign(outcome=LABELS, x=0).to_csv(path, index=False)
-    return mw.data.TableDataset.from_csv(path, label="outcome", categorical=["age"], drop=["x"])
+    return mw.data.TableDataset.from_csv(
+        path, label="outcome", categorical=["age"], drop=["x"]
+    )
 
 
 def _questions(folder):
@@ -273,7 +298,9 @@ def _questions(folder):
     path = folder / "questions.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     template = ["{question} {options}:", "{options} {question} {k}:"]
-    return mw.data.MCQDataset.from_jsonl(path, columns={"question": "stem"}, template=template)
+    return mw.data.MCQDataset.from_jsonl(
+        path, columns={"question": "stem"}, template=template
+    )
 
 
 def _pets(folder):
@@ -293,7 +320,9 @@ def _zipped(folder):
 
 def _mmlu(folder):
     (folder / "anatomy_dev.csv").write_text("Which?,a,b,c,d,C\nWhy?,a,b,c,d,A\n")
-    return mw.data.fetch_mcq("mmlu", "dev", folder, template=["{subject}: {question} {options}"])
+    return mw.data.fetch_mcq(
+        "mmlu", "dev", folder, template=["{subject}: {question} {options}"]
+    )
 
 
 MADE = {
@@ -315,23 +344,40 @@ def test_the_source_of_a_loader_makes_the_same_dataset_again(make, tmp_path):
     again = load(data.source)
     assert (again.source, again.class_names) == (data.source, data.class_names)
     same_samples(again, data)
-    for other in (data.take([0, 1]), data.with_canaries(1), data.with_labels(data.labels)):
+    for other in (
+        data.take([0, 1]),
+        data.with_canaries(1),
+        data.with_labels(data.labels),
+    ):
         assert other.source is None
 
 
 # Files that a dataset writes are read again as the same samples
 
-HOSTILE = ["a\nb", 'say "no", twice', "=1+1", "a\u2028b", " spaced ", "NA", "nul\0inside", "\r\n x"]
+HOSTILE = [
+    "a\nb",
+    'say "no", twice',
+    "=1+1",
+    "a\u2028b",
+    " spaced ",
+    "NA",
+    "nul\0inside",
+    "\r\n x",
+]
 
 
 def hostile_texts():
     words = [f"{HOSTILE[i % 8]} {i}{HOSTILE[i % 8]}" for i in range(N)]
-    return mw.data.TextDataset.from_texts(words, ["10", "9", " b"] * 4, ["9", " b", "10"])
+    return mw.data.TextDataset.from_texts(
+        words, ["10", "9", " b"] * 4, ["9", " b", "10"]
+    )
 
 
 def hostile_table():
     frame = pd.DataFrame({"dose": [1e-300, -0.0, 1 / 3, 2.5e99] * 3, "id": range(N)})
-    frame["label"] = pd.Series([f"{HOSTILE[i % 8]}{i}" for i in range(N)], dtype="category")
+    frame["label"] = pd.Series(
+        [f"{HOSTILE[i % 8]}{i}" for i in range(N)], dtype="category"
+    )
     frame["code"] = pd.Series(["007", "7", "1e1", None] * 3, dtype="category")
     frame.loc[[3, 4], "dose"] = np.nan
     frame = frame.assign(y=LABELS, k=[f"{i}\n" for i in range(N)])
@@ -341,7 +387,12 @@ def hostile_table():
 
 def hostile_questions():
     rows = [
-        {"question": text, "choices": [text, text, "1"], "answer": i % 3, "ward": HOSTILE[i % 8]}
+        {
+            "question": text,
+            "choices": [text, text, "1"],
+            "answer": i % 3,
+            "ward": HOSTILE[i % 8],
+        }
         for i, text in enumerate(HOSTILE)
     ]
     templates = ["{question} {options} {ward}:", "{question}\n{options}:"]
@@ -349,7 +400,11 @@ def hostile_questions():
     return mw.data.MCQDataset.from_records(rows, templates, **how)
 
 
-WRITTEN = {"texts": hostile_texts, "table": hostile_table, "questions": hostile_questions}
+WRITTEN = {
+    "texts": hostile_texts,
+    "table": hostile_table,
+    "questions": hostile_questions,
+}
 
 
 @pytest.mark.parametrize("how", ["to_csv", "to_jsonl"])
@@ -368,22 +423,30 @@ def test_a_file_that_is_written_is_read_as_the_same_samples(make, how, tmp_path)
     same_samples(loaded, data)
     with pytest.raises(FileExistsError, match=r"data exists.*overwrite=True"):
         getattr(data, how)(path)
-    same_samples(getattr(data.take(range(8)), how)(path, overwrite=True), data.take(range(8)))
+    same_samples(
+        getattr(data.take(range(8)), how)(path, overwrite=True), data.take(range(8))
+    )
 
 
 def same_samples(one, other):
     assert one.ids.tolist() == other.ids.tolist()
     assert one.content_hashes() == other.content_hashes()
-    assert [one.class_names[i] for i in one.labels] == [other.class_names[i] for i in other.labels]
+    assert [one.class_names[i] for i in one.labels] == [
+        other.class_names[i] for i in other.labels
+    ]
     assert repr(list(one)) == repr(list(other))
 
 
 def test_a_frame_gives_the_same_samples_to_the_constructors():
     data = hostile_questions()
     how = {"answers": "index", "equal_options": "keep"}
-    same_samples(mw.data.MCQDataset.from_records(data.to_frame(), data.templates, **how), data)
+    same_samples(
+        mw.data.MCQDataset.from_records(data.to_frame(), data.templates, **how), data
+    )
     frame = images().to_frame()
-    again = mw.data.ImageDataset.from_arrays(np.stack(frame["image"]), LABELS, ids=frame["id"])
+    again = mw.data.ImageDataset.from_arrays(
+        np.stack(frame["image"]), LABELS, ids=frame["id"]
+    )
     same_samples(again, images())
     assert withheld().to_frame().columns.tolist() == ["id", "label"]
 
@@ -393,10 +456,14 @@ def test_images_are_written_to_class_folders(tmp_path):
     again = data.to_folder(tmp_path / "out")
     assert again.class_names == tuple(NAMES)
     pairs = zip(data.content_hashes(), data.labels.tolist(), strict=True)
-    assert sorted(zip(again.content_hashes(), again.labels.tolist(), strict=True)) == sorted(pairs)
+    assert sorted(
+        zip(again.content_hashes(), again.labels.tolist(), strict=True)
+    ) == sorted(pairs)
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == NAMES
     assert all(p.stat().st_mode & 0o077 == 0 for p in tmp_path.rglob("*.png"))
-    grey = mw.data.ImageDataset.from_arrays(PIXELS[..., :1], LABELS).to_folder(tmp_path / "grey")
+    grey = mw.data.ImageDataset.from_arrays(PIXELS[..., :1], LABELS).to_folder(
+        tmp_path / "grey"
+    )
     assert grey.images.shape == (N, 6, 5, 1)
     for name in ("../x", "a/b", ".hidden", "..", " x"):
         with pytest.raises(ValueError, match="cannot be the name of a folder"):
@@ -409,7 +476,10 @@ def test_images_are_written_to_class_folders(tmp_path):
 def test_what_no_file_can_hold_is_refused_and_nothing_is_left(tmp_path):
     frame = pd.DataFrame({"ward": ["a", "", "b"], "age": [1, 2, 3], "label": [0, 1, 0]})
     data = mw.data.TableDataset.from_frame(frame)
-    for wrong, facts in ((data, "'1' .*to_jsonl"), (texts().take([0, 3]), "two classes")):
+    for wrong, facts in (
+        (data, "'1' .*to_jsonl"),
+        (texts().take([0, 3]), "two classes"),
+    ):
         with pytest.raises(ValueError, match=facts):
             wrong.to_csv(tmp_path / "data")
     assert not list(tmp_path.iterdir())

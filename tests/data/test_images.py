@@ -83,15 +83,24 @@ def test_canaries_from_elsewhere_replace_images_under_random_labels():
     chosen = planted.canaries
     found = [image.tobytes() for image in planted.images[chosen]]
     assert len(set(found)) == 200  # none twice
-    assert set(found) <= {fit_image(image, (16, 16, 3)).tobytes() for image in other.images}
-    assert 0.02 < (planted.labels[chosen] == labels[chosen]).mean() < 0.25  # random ones
+    assert set(found) <= {
+        fit_image(image, (16, 16, 3)).tobytes() for image in other.images
+    }
+    # random ones
+    assert 0.02 < (planted.labels[chosen] == labels[chosen]).mean() < 0.25
     np.testing.assert_array_equal(planted.labels[~chosen], labels[~chosen])
     np.testing.assert_array_equal(planted.images[~chosen], images[~chosen])
     assert [name.startswith("canary/") for name in planted.ids] == chosen.tolist()
     again = data.with_canaries(200, kind=other, seed=4)
     np.testing.assert_array_equal(again.images, planted.images)
     drawn = data.with_canaries(7, kind="ood", seed=2)
-    np.testing.assert_array_equal((drawn.images != images).any(axis=(1, 2, 3)), drawn.canaries)
-    for n, kind, facts in ((260, other, "260 .*250"), (301, "ood", "301 .*300"), (1, "x", "'ood'")):
+    np.testing.assert_array_equal(
+        (drawn.images != images).any(axis=(1, 2, 3)), drawn.canaries
+    )
+    for n, kind, facts in (
+        (260, other, "260 .*250"),
+        (301, "ood", "301 .*300"),
+        (1, "x", "'ood'"),
+    ):
         with pytest.raises(ValueError, match=facts):
             data.with_canaries(n, kind=kind)

@@ -23,7 +23,10 @@ def rows(n=6, **changes):
 
 
 def test_rows_become_samples_and_the_rest_attributes():
-    two = row(0, id="x", ward="a", age=7), row(1, id="y", ward="b", choices=["no", "yes"])
+    two = (
+        row(0, id="x", ward="a", age=7),
+        row(1, id="y", ward="b", choices=["no", "yes"]),
+    )
     data = MCQDataset.from_records(two)
     sample = data[1]
     assert (sample.id, sample.question, sample.label) == ("y", "Colour 1?", 1)
@@ -39,7 +42,16 @@ def test_rows_become_samples_and_the_rest_attributes():
 
 @pytest.mark.parametrize(
     ("answer", "label"),
-    [(2, 2), ("2", 2), (2.0, 2), (np.int64(2), 2), ("C", 2), (" c ", 2), ("blue", 2), ("red", 0)],
+    [
+        (2, 2),
+        ("2", 2),
+        (2.0, 2),
+        (np.int64(2), 2),
+        ("C", 2),
+        (" c ", 2),
+        ("blue", 2),
+        ("red", 0),
+    ],
 )
 def test_an_answer_is_a_position_a_letter_or_a_text(answer, label):
     data = MCQDataset.from_records([row(0, answer=answer), row(1, answer=1)])
@@ -48,9 +60,13 @@ def test_an_answer_is_a_position_a_letter_or_a_text(answer, label):
 
 def test_an_answer_that_means_two_options_is_refused_until_its_kind_is_said():
     ambiguous = [row(0, choices=["1", "2", "3"], answer="1"), row(0, answer=0)]
-    with pytest.raises(ValueError, match=r"row 0: the answer '1' is ambiguous, it means as index"):
+    with pytest.raises(
+        ValueError, match=r"row 0: the answer '1' is ambiguous, it means as index"
+    ):
         MCQDataset.from_records(ambiguous)
-    assert MCQDataset.from_records([*ambiguous[:1], row(0, answer=2)], answers="index").labels[0]
+    assert MCQDataset.from_records(
+        [*ambiguous[:1], row(0, answer=2)], answers="index"
+    ).labels[0]
     texts = [ambiguous[0], row(1, answer="green")]
     assert MCQDataset.from_records(texts, answers="text").labels.tolist() == [0, 1]
     letters = [row(0, choices=["B", "A"], answer="A"), row(1, answer="B")]
@@ -63,8 +79,14 @@ def test_an_answer_that_means_two_options_is_refused_until_its_kind_is_said():
     ("changes", "message"),
     [
         ({"answer": None}, "the answer is missing"),
-        ({"answer": 3}, r"answer 3 is not one of the 3 options; it must be a position from 0 to 2"),
-        ({"answer": "D"}, "answer 'D' is not one of the 3 options.* a letter from A to C"),
+        (
+            {"answer": 3},
+            r"answer 3 is not one of the 3 options; it must be a position from 0 to 2",
+        ),
+        (
+            {"answer": "D"},
+            "answer 'D' is not one of the 3 options.* a letter from A to C",
+        ),
         ({"answer": "mauve"}, "the answer is not one of the 3 options"),
         ({"answer": True}, "the answer True is not one"),
         ({"question": " \n"}, "the question is empty"),
@@ -89,10 +111,18 @@ def test_a_bad_row_is_named_in_one_clear_sentence(changes, message):
     [
         ([], ValueError, "empty"),
         ([row(0), "x"], TypeError, "row 1 is of type str"),
-        ([row(0, id=1), row(1, id="1")], ValueError, "row 1: the id '1' is already used in row 0"),
+        (
+            [row(0, id=1), row(1, id="1")],
+            ValueError,
+            "row 1: the id '1' is already used in row 0",
+        ),
         ([row(0), row(1, id="b")], ValueError, "row 0: the id is missing"),
         ([{"messages": [{"role": "user", "content": "Hi"}]}] * 2, ValueError, "limits"),
-        ([{"prompt": "Why?", "completion": "So."}] * 2, ValueError, "completion.*2 to 10.*limits"),
+        (
+            [{"prompt": "Why?", "completion": "So."}] * 2,
+            ValueError,
+            "completion.*2 to 10.*limits",
+        ),
     ],
 )
 def test_bad_sets_are_refused(records, kind, message):
@@ -117,7 +147,9 @@ def test_each_sample_has_one_of_our_templates_whatever_it_is_taken_with():
     subset = data.take([40, 3, 17])
     assert subset.prompts() == [data.prompt(40), data.prompt(3), data.prompt(17)]
     assert subset[0].prompt == data[40].prompt
-    openings = {prompt.replace(f"Colour {i}?", "…") for i, prompt in enumerate(data.prompts())}
+    openings = {
+        prompt.replace(f"Colour {i}?", "…") for i, prompt in enumerate(data.prompts())
+    }
     assert len(openings) == len(TEMPLATES)
     assert data.prompt_recipe == {"templates": list(TEMPLATES), "seed": 0}
     assert data.replies(0) == (" A", " B", " C")
@@ -134,7 +166,10 @@ def test_a_template_of_the_users_own_is_used_to_the_letter():
     ("template", "message"),
     [
         ("{options}", r"lacks \{question\}"),
-        ("{question} {ward}", r"asks for \{ward\}.*\{question\}, \{options\}, \{a\}, \{b\}$"),
+        (
+            "{question} {ward}",
+            r"asks for \{ward\}.*\{question\}, \{options\}, \{a\}, \{b\}$",
+        ),
         ("{question} {c}", r"asks for \{c\}"),
         ("{question} {note}", r"asks for \{note\}, which not every question has"),
         ("{question} {", "not a format string"),
@@ -172,7 +207,9 @@ def test_a_reply_may_be_the_options_text(tmp_path):
     assert data.take([1]).replies(0) == data.replies(1)
     chat = data.with_template("chat", tokenizer=Chat(whole))
     assert chat.replies(0) == ("no", "yes")
-    with pytest.raises(ValueError, match="unknown reply 'word'; valid: 'letter', 'text'"):
+    with pytest.raises(
+        ValueError, match="unknown reply 'word'; valid: 'letter', 'text'"
+    ):
         MCQDataset.from_records(records, reply="word")
 
 
@@ -183,7 +220,9 @@ def test_answers_that_are_counted_from_1_are_said(turn):
         MCQDataset.from_records(records)
     MCQDataset.from_records(records[:4])  # may be chance
     MCQDataset.from_records([row(i, answer="BC"[i % 2]) for i in range(30)])
-    with pytest.raises(ValueError, match=r"row 0: the answer '?3'? .* from 0 to 2.*subtract 1"):
+    with pytest.raises(
+        ValueError, match=r"row 0: the answer '?3'? .* from 0 to 2.*subtract 1"
+    ):
         MCQDataset.from_records([row(0, answer=turn(3)), row(1)])
 
 
@@ -256,7 +295,9 @@ CHATTED = [
 @pytest.mark.parametrize(("first", "start"), [((), "<s>"), ((1,), "")])
 def test_a_chat_template_is_that_of_the_tokenizer_up_to_the_answer(first, start):
     """Braces stay, and a mark that the tokenizer adds by itself is not there twice."""
-    data = MCQDataset.from_records(CHATTED, template="chat", tokenizer=Chat(whole, first))
+    data = MCQDataset.from_records(
+        CHATTED, template="chat", tokenizer=Chat(whole, first)
+    )
     expected = start + "{sys}[user]\nWet {now}?\nA. water\nB. sand\n[assistant]\n"
     assert data.prompt(0) == expected
     assert data.replies(0) == ("A", "B")
@@ -276,7 +317,9 @@ def test_files_take_a_tokenizer_and_are_read_again_without_it(reader, tmp_path):
     data = getattr(MCQDataset, reader)(given, template="chat", tokenizer=Chat(whole))
     assert data.prompts() == expected.prompts()
     if writer:
-        again = getattr(MCQDataset, reader)(**json.loads(json.dumps(data.source["arguments"])))
+        again = getattr(MCQDataset, reader)(
+            **json.loads(json.dumps(data.source["arguments"]))
+        )
         assert again.prompts() == expected.prompts()
 
 
@@ -287,7 +330,11 @@ def test_files_take_a_tokenizer_and_are_read_again_without_it(reader, tmp_path):
         ("chat", object(), "no chat template"),
         ("chat", Chat(lambda messages: messages[0][1]), "drops the answer"),
         ("chat", Chat(lambda messages: messages[1][1]), "drops the question"),
-        ("chat", Chat(lambda messages: messages[1][1] + messages[0][1]), "drops the answer"),
+        (
+            "chat",
+            Chat(lambda messages: messages[1][1] + messages[0][1]),
+            "drops the answer",
+        ),
         ("no field", Chat(whole), "{question}"),
     ],
 )

@@ -45,7 +45,9 @@ def said(call):
 def test_class_folders_become_classes_and_paths_ids(pets):
     data = ImageDataset.from_folder(pets)
     assert data.class_names == ("cats", "dogs")
-    assert data.ids.tolist() == [f"{name}/{i}.png" for name in ("cats", "dogs") for i in range(3)]
+    assert data.ids.tolist() == [
+        f"{name}/{i}.png" for name in ("cats", "dogs") for i in range(3)
+    ]
     np.testing.assert_array_equal(data.images[4], noise(11))
     assert data.images.dtype == np.uint8
     assert data.source["loader"] == "from_folder"
@@ -91,7 +93,9 @@ def test_what_is_no_good_picture_is_left_out_and_named(pets):
 def _png_that_claims(width, height):
     def chunk(kind, content):
         check = zlib.crc32(kind + content)
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+        )
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     pixels = zlib.compress(b"\0" * 10_000)
@@ -113,19 +117,30 @@ def test_a_broken_picture_of_any_kind_never_ends_the_reading(pets):
 
 
 @pytest.mark.parametrize(("bits", "left"), [(16, 256), (12, 17), (10, 5)])
-def test_sixteen_bits_are_brought_to_eight_and_what_is_left_is_said(bits, left, tmp_path):
-    levels = np.arange(2**bits)[:: 2 ** (bits - 10)].reshape(2, 16, 32).astype(np.uint16)
+def test_sixteen_bits_are_brought_to_eight_and_what_is_left_is_said(
+    bits, left, tmp_path
+):
+    levels = (
+        np.arange(2**bits)[:: 2 ** (bits - 10)].reshape(2, 16, 32).astype(np.uint16)
+    )
     for name, values in zip("ab", levels, strict=True):
         save(tmp_path / name / "deep.png", values)
     data, told = said(lambda: ImageDataset.from_folder(tmp_path))
     np.testing.assert_array_equal(data.images[..., 0], np.rint(levels / 257))
     assert f"2 pictures of {tmp_path}: 16 bits reduced to 8: " in told
-    assert f"{len(np.unique(data.images))} grey levels are left of 0 to {levels.max()}" in told
+    assert (
+        f"{len(np.unique(data.images))} grey levels are left of 0 to {levels.max()}"
+        in told
+    )
     assert abs(len(np.unique(data.images)) - left) <= 1
     whole, told = said(lambda: ImageDataset.from_folder(tmp_path, stretch=True))
     assert "256 grey levels are left" in told
-    np.testing.assert_array_equal(whole.images[..., 0], np.rint(255 * (levels / levels.max())))
-    pair, _ = said(lambda: ImageDataset.from_folder(tmp_path, stretch=(0, int(levels.max()))))
+    np.testing.assert_array_equal(
+        whole.images[..., 0], np.rint(255 * (levels / levels.max()))
+    )
+    pair, _ = said(
+        lambda: ImageDataset.from_folder(tmp_path, stretch=(0, int(levels.max())))
+    )
     np.testing.assert_array_equal(pair.images, whole.images)
     again, _ = said(lambda: ImageDataset.from_folder(**whole.source["arguments"]))
     np.testing.assert_array_equal(again.images, whole.images)
@@ -149,12 +164,16 @@ def test_grey_pictures_stay_grey_alone_and_become_colour_among_others(tmp_path):
     save(tmp_path / "b" / "2.png", noise(3))
     data = ImageDataset.from_folder(tmp_path)
     assert data.images.shape == (3, 8, 8, 3)
-    np.testing.assert_array_equal(data.images[0], noise(1, (8, 8))[..., None].repeat(3, axis=2))
+    np.testing.assert_array_equal(
+        data.images[0], noise(1, (8, 8))[..., None].repeat(3, axis=2)
+    )
 
 
 def test_animated_transparent_and_palette_pictures(pets):
     frames = [pillow.fromarray(noise(i)) for i in range(3)]
-    frames[0].save(pets / "cats" / "moving.gif", save_all=True, append_images=frames[1:])
+    frames[0].save(
+        pets / "cats" / "moving.gif", save_all=True, append_images=frames[1:]
+    )
     clear = noise(5, (8, 8, 4))
     clear[..., 3] = 0
     save(pets / "cats" / "clear.png", clear)
@@ -168,7 +187,9 @@ def test_animated_transparent_and_palette_pictures(pets):
 
 def test_different_sizes_are_named_and_resize_mends_them(pets):
     save(pets / "dogs" / "wide.png", noise(7, (8, 16, 3)))
-    with pytest.raises(ValueError, match=r"'cats/0.png' is 8×8, 'dogs/wide.png' is 8×16.*resize="):
+    with pytest.raises(
+        ValueError, match=r"'cats/0.png' is 8×8, 'dogs/wide.png' is 8×16.*resize="
+    ):
         ImageDataset.from_folder(pets)
     assert ImageDataset.from_folder(pets, resize=6).images.shape == (7, 6, 6, 3)
     assert ImageDataset.from_folder(pets, resize=(4, 12)).images.shape == (7, 4, 12, 3)
@@ -186,17 +207,27 @@ def test_one_class_or_none_or_train_and_test_are_refused(tmp_path):
     for split in ("test", "train"):
         for seed, name in enumerate(("cats", "dogs")):
             save(tmp_path / split / name / "1.png", noise(seed))
-    with pytest.raises(ValueError, match="test and train, with the same folders in each"):
+    with pytest.raises(
+        ValueError, match="test and train, with the same folders in each"
+    ):
         ImageDataset.from_folder(tmp_path)
     assert ImageDataset.from_folder(tmp_path / "train").class_names == ("cats", "dogs")
 
 
 def test_odd_names_are_kept_as_text(tmp_path):
-    odd = ["<img src=x onerror=alert(1)>", "..cats", " spaced ", "né e", "日本", "a" * 200]
+    odd = [
+        "<img src=x onerror=alert(1)>",
+        "..cats",
+        " spaced ",
+        "né e",
+        "日本",
+        "a" * 200,
+    ]
     for i, name in enumerate(odd):
         save(tmp_path / name / "1 .png", noise(i))
     data = ImageDataset.from_folder(tmp_path)
-    assert len(data.class_names) == len(odd) - 1  # a name that begins with a dot is hidden
+    # a name that begins with a dot is hidden
+    assert len(data.class_names) == len(odd) - 1
     assert odd[0] in data.class_names
     raw = os.fsencode(tmp_path) + b"/b\xff"
     Path(os.fsdecode(raw)).mkdir()
@@ -206,7 +237,9 @@ def test_odd_names_are_kept_as_text(tmp_path):
     )
 
 
-def test_what_climbs_out_of_a_zip_or_is_too_large_is_left_out(pets, tmp_path, monkeypatch):
+def test_what_climbs_out_of_a_zip_or_is_too_large_is_left_out(
+    pets, tmp_path, monkeypatch
+):
     file = tmp_path / "bad.zip"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as out:
         for name in ("cats/0.png", "dogs/0.png"):

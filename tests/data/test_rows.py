@@ -24,7 +24,9 @@ def written(tmp_path):
 # Files
 
 
-@pytest.mark.parametrize("read", [*CSV.values(), TextDataset.from_jsonl, MCQDataset.from_jsonl])
+@pytest.mark.parametrize(
+    "read", [*CSV.values(), TextDataset.from_jsonl, MCQDataset.from_jsonl]
+)
 def test_what_is_no_file_of_text_is_named(read, tmp_path):
     wide = tmp_path / "wide"
     wide.write_bytes("text,label\na,0\n".encode("utf-16"))
@@ -47,7 +49,10 @@ def test_what_is_no_file_of_text_is_named(read, tmp_path):
         (b"[1, 2]", "JSON object, not a list"),
         (b"[" * 100_000, "broken JSON"),
         (b'{"answer": ' + b"9" * 5000 + b"}", "broken JSON"),
-        ('{"question": "caf\xe9"}'.encode("latin-1"), "byte 0xe9 at position 17.*UTF-8"),
+        (
+            '{"question": "caf\xe9"}'.encode("latin-1"),
+            "byte 0xe9 at position 17.*UTF-8",
+        ),
         (b'{"text": "b", "label": 1, "text": "c"}', "'text' is there twice"),
     ],
 )
@@ -80,7 +85,9 @@ def test_the_other_separator_of_a_file_is_named_and_read(written):
     data = TextDataset.from_csv(path, sep=";")
     assert data.texts == ("a, b", "c")
     assert data.source["arguments"]["sep"] == ";"
-    tabs = written("question\tA\tB\tanswer", "?\tx\ty\tA", "!\tx\ty\tB", name="tabs.tsv")
+    tabs = written(
+        "question\tA\tB\tanswer", "?\tx\ty\tA", "!\tx\ty\tB", name="tabs.tsv"
+    )
     with pytest.raises(ValueError, match=r"line 1: .*sep='\\t'"):
         MCQDataset.from_csv(tabs)
     assert MCQDataset.from_csv(tabs, sep="\t").choices == (("x", "y"),) * 2
@@ -90,13 +97,18 @@ def test_the_other_separator_of_a_file_is_named_and_read(written):
 
 def test_a_mark_of_utf8_quoted_lines_and_other_ends_of_lines_are_read(written):
     path = written(
-        "id,text,label", '7,"Two\nlines, ""so""?",b', "9,a\u2028b,a", encoding="utf-8-sig"
+        "id,text,label",
+        '7,"Two\nlines, ""so""?",b',
+        "9,a\u2028b,a",
+        encoding="utf-8-sig",
     )
     data = TextDataset.from_csv(path)
     assert data.texts == ('Two\nlines, "so"?', "a\u2028b")
     assert data.ids.tolist() == ["7", "9"]
     rows = ['{"text": "a\u2028b", "label": 1}', "", "  ", '{"text": "c", "label": 0}']
-    data = TextDataset.from_jsonl(written(*rows, name="rows.jsonl", encoding="utf-8-sig"))
+    data = TextDataset.from_jsonl(
+        written(*rows, name="rows.jsonl", encoding="utf-8-sig")
+    )
     assert (data.texts, data.labels.tolist()) == (("a\u2028b", "c"), [1, 0])
 
 
@@ -110,16 +122,41 @@ def test_a_mark_of_utf8_quoted_lines_and_other_ends_of_lines_are_read(written):
         ("texts", ["text,label", "a,x", "b,"], {}, r"1 of 2 .*missing.*line 3"),
         ("texts", ["text,intent", "a,x"], {}, r"'label'.*'text', 'intent'.*label="),
         ("texts", ["words,label", "a,x"], {}, r"'text'.*'words'.*text="),
-        ("texts", ["text,label", "a,x", "b,y"], {"class_names": ["x", "z"]}, r"line 3 is 'y'"),
+        (
+            "texts",
+            ["text,label", "a,x", "b,y"],
+            {"class_names": ["x", "z"]},
+            r"line 3 is 'y'",
+        ),
         ("texts", ["text,label", "a,x", "b,y"], {"ids": "key"}, r"'key'.*ids="),
         ("texts", ["text,label,id", "a,x,1", "b,y,"], {}, r"line 3: the id is missing"),
         ("texts", ["text,label"], {}, r"no row below its header"),
         ("table", ["age,label", "3,x"], {"drop": ["b"]}, r"'b'.*'age', 'label'.*drop="),
         ("questions", ["q,A,B,answer", "?,x,y,A"], {}, r"'question'.*'q'.*columns="),
-        ("questions", ["question,A,B,answer", '"a\nb",x,y,A', "?,,y,A"], {}, r"line 4: .*option A"),
-        ("questions", ["question,choices,answer", "?,x;y,A"], {}, r"line 2: .*JSON list"),
-        ("questions", ["a,b"], {"columns": {"questions": "x"}}, r"'questions'.*question, choices"),
-        ("questions", ["question,answer", "?,0"], {"choices": ["no"]}, "2 to 10 options, not 1"),
+        (
+            "questions",
+            ["question,A,B,answer", '"a\nb",x,y,A', "?,,y,A"],
+            {},
+            r"line 4: .*option A",
+        ),
+        (
+            "questions",
+            ["question,choices,answer", "?,x;y,A"],
+            {},
+            r"line 2: .*JSON list",
+        ),
+        (
+            "questions",
+            ["a,b"],
+            {"columns": {"questions": "x"}},
+            r"'questions'.*question, choices",
+        ),
+        (
+            "questions",
+            ["question,answer", "?,0"],
+            {"choices": ["no"]},
+            "2 to 10 options, not 1",
+        ),
     ],
 )
 def test_a_file_of_other_columns_is_refused(read, lines, how, facts, written):
@@ -130,7 +167,12 @@ def test_a_file_of_other_columns_is_refused(read, lines, how, facts, written):
 @pytest.mark.parametrize(
     ("labels", "how", "names", "codes"),
     [
-        ([str(i % 11) for i in range(22)], {}, [str(i) for i in range(11)], [*range(11)] * 2),
+        (
+            [str(i % 11) for i in range(22)],
+            {},
+            [str(i) for i in range(11)],
+            [*range(11)] * 2,
+        ),
         (["2", "0", "1"], {"class_names": ["2", "1", "0"]}, ["2", "1", "0"], [0, 2, 1]),
         (["01", "1", "02"], {}, ["01", "02", "1"], [0, 2, 1]),  # codes of a register
     ],
@@ -148,7 +190,9 @@ def test_whole_numbers_in_cells_are_numbers_unless_they_are_names(
 
 
 def test_columns_of_questions_can_be_assigned(written):
-    path = written("stem,opts,key,n,ward,age", '?,"[""x"", ""y""]",1,1,b,7', '!,"[1, 2]",A,2,b,8')
+    path = written(
+        "stem,opts,key,n,ward,age", '?,"[""x"", ""y""]",1,1,b,7', '!,"[1, 2]",A,2,b,8'
+    )
     mapping = {"question": "stem", "choices": "opts", "answer": "key", "id": "n"}
     data = MCQDataset.from_csv(path, columns=mapping)
     assert data.choices == (("x", "y"), ("1", "2"))
@@ -159,12 +203,16 @@ def test_columns_of_questions_can_be_assigned(written):
 
 
 def test_options_have_columns_of_their_own_or_are_the_same_in_every_row(written):
-    path = written("id,question,A,B,C,answer,ward", "x,?,no,yes,,B,1", "y,Why?,a,b,c,A,2")
+    path = written(
+        "id,question,A,B,C,answer,ward", "x,?,no,yes,,B,1", "y,Why?,a,b,c,A,2"
+    )
     data = MCQDataset.from_csv(path)
     assert data.choices == (("no", "yes"), ("a", "b", "c"))
     assert data.ids.tolist() == ["x", "y"]
     assert data.attributes["ward"].tolist() == ["1", "2"]
-    path = written("label,input,is_short", "0,I lied.,True", "1,I paid.,False", "yes,I ran.,True")
+    path = written(
+        "label,input,is_short", "0,I lied.,True", "1,I paid.,False", "yes,I ran.,True"
+    )
     columns = {"question": "input", "answer": "label"}
     data = MCQDataset.from_csv(path, columns=columns, choices=["no", "yes"])
     assert data.choices == (("no", "yes"),) * 3
@@ -187,7 +235,10 @@ def made(features=None, **columns):
 @pytest.fixture(scope="module")
 def intents():
     datasets = pytest.importorskip("datasets")
-    kinds = {"text": datasets.Value("string"), "intent": datasets.ClassLabel(names=NAMES)}
+    kinds = {
+        "text": datasets.Value("string"),
+        "intent": datasets.ClassLabel(names=NAMES),
+    }
     return made(kinds, text=["a", "b", "c"], intent=[2, 0, 1])
 
 
@@ -201,12 +252,18 @@ def test_class_labels_name_the_classes_in_any_format(intents):
 
 def test_names_in_another_order_number_the_classes_anew(intents):
     """A reader keeps what a row is called; only its number changes."""
-    swapped = TextDataset.from_hf(intents, label="intent", class_names=["loan", "card", "cash"])
+    swapped = TextDataset.from_hf(
+        intents, label="intent", class_names=["loan", "card", "cash"]
+    )
     assert [swapped.class_names[i] for i in swapped.labels] == ["loan", "cash", "card"]
     assert swapped.labels.tolist() == [0, 2, 1]
-    renamed = TextDataset.from_hf(intents, label="intent", class_names=["Bar", "Karte", "Kredit"])
+    renamed = TextDataset.from_hf(
+        intents, label="intent", class_names=["Bar", "Karte", "Kredit"]
+    )
     assert renamed.labels.tolist() == [2, 0, 1]
-    gap = intents.map(lambda row: {"intent": -1 if row["text"] == "b" else row["intent"]})
+    gap = intents.map(
+        lambda row: {"intent": -1 if row["text"] == "b" else row["intent"]}
+    )
     with pytest.raises(ValueError, match="row 1 is '-1'"):
         TextDataset.from_hf(gap, label="intent", class_names=["loan", "card", "cash"])
 
@@ -216,11 +273,21 @@ def test_what_is_no_dataset_in_memory_or_has_other_columns_is_refused(intents):
     splits = datasets.DatasetDict({"train": intents, "test": intents})
     for wrong, how, error, facts in (
         (splits, {}, TypeError, r"'train', 'test'"),
-        (intents.to_iterable_dataset(), {}, TypeError, "in memory, not IterableDataset"),
+        (
+            intents.to_iterable_dataset(),
+            {},
+            TypeError,
+            "in memory, not IterableDataset",
+        ),
         ([{"text": "a"}], {}, TypeError, "in memory, not list"),
         (intents, {"label": "label"}, ValueError, "'label'.*'text', 'intent'"),
         (intents, {"text": "words"}, ValueError, "'words'"),
-        (intents, {"class_names": ["a", "b"]}, ValueError, "between 0 and 1; row 0 is 2"),
+        (
+            intents,
+            {"class_names": ["a", "b"]},
+            ValueError,
+            "between 0 and 1; row 0 is 2",
+        ),
         (intents.select([]), {}, ValueError, "empty"),
     ):
         with pytest.raises(error, match=facts):
@@ -229,18 +296,27 @@ def test_what_is_no_dataset_in_memory_or_has_other_columns_is_refused(intents):
 
 def test_questions_are_read_with_lists_columns_and_letters():
     features = {"question": ["1?", "2?"], "key": ["B", "A"], "field": ["x", "y"]}
-    letters = {"text": ["a", "b"], "label": ["A", "B"]}, {"text": ["c", "d"], "label": ["A", "B"]}
+    letters = (
+        {"text": ["a", "b"], "label": ["A", "B"]},
+        {"text": ["c", "d"], "label": ["A", "B"]},
+    )
     lists = made(**features, choices=[["a", "b"], ["c", "d"]])
     apart = made(**features, first=["a", "c"], second=["b", "d"])
     for data in (
         MCQDataset.from_hf(lists, columns={"answer": "key"}),
-        MCQDataset.from_hf(apart, columns={"answer": "key", "choices": ["first", "second"]}),
-        MCQDataset.from_hf(made(**features, choices=list(letters)), columns={"answer": "key"}),
+        MCQDataset.from_hf(
+            apart, columns={"answer": "key", "choices": ["first", "second"]}
+        ),
+        MCQDataset.from_hf(
+            made(**features, choices=list(letters)), columns={"answer": "key"}
+        ),
     ):
         assert data.choices == (("a", "b"), ("c", "d"))
         assert data.labels.tolist() == [1, 0]
         assert data.attributes["field"].tolist() == ["x", "y"]
-    same = MCQDataset.from_hf(made(question=["1?", "2?"], answer=[1, 0]), choices=["no", "yes"])
+    same = MCQDataset.from_hf(
+        made(question=["1?", "2?"], answer=[1, 0]), choices=["no", "yes"]
+    )
     assert same.choices == (("no", "yes"),) * 2
     numbered = [{"text": ["a", "b"], "label": ["1", "2"]}] * 2  # letters, not positions
     ones = made(question=["1?", "2?"], choices=numbered, answer=["1", "2"])
@@ -251,8 +327,13 @@ def test_questions_are_read_with_lists_columns_and_letters():
 
 def test_pictures_are_images():
     datasets = pytest.importorskip("datasets")
-    kinds = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])}
-    data = ImageDataset.from_hf(made(kinds, image=list(PIXELS), label=[0, 1, 0, 1]), resize=(6, 5))
+    kinds = {
+        "image": datasets.Image(),
+        "label": datasets.ClassLabel(names=["cat", "dog"]),
+    }
+    data = ImageDataset.from_hf(
+        made(kinds, image=list(PIXELS), label=[0, 1, 0, 1]), resize=(6, 5)
+    )
     np.testing.assert_array_equal(data.images, PIXELS)
     assert data.class_names == ("cat", "dog")
     for found, facts in (
@@ -261,7 +342,9 @@ def test_pictures_are_images():
     ):
         with pytest.raises(ValueError, match=facts):
             ImageDataset.from_hf(made(kinds, image=found, label=[0, 1]))
-    with pytest.raises(ValueError, match=r"row 0 .* cast the column to datasets\.Image"):
+    with pytest.raises(
+        ValueError, match=r"row 0 .* cast the column to datasets\.Image"
+    ):
         ImageDataset.from_hf(made(image=PIXELS.tolist(), label=[0, 1, 0, 1]))
 
 
@@ -291,7 +374,9 @@ def test_equal_texts_with_different_labels_are_listed():
     assert "q" not in str(caught[0].message).partition(": ")[2]
 
 
-@pytest.mark.parametrize(("words", "facts"), [({"9": "x"}, "'9'.*ids"), ({"1": " "}, "'1'.*empty")])
+@pytest.mark.parametrize(
+    ("words", "facts"), [({"9": "x"}, "'9'.*ids"), ({"1": " "}, "'1'.*empty")]
+)
 def test_new_texts_are_checked_by_their_id(words, facts):
     data = TextDataset.from_texts(["a", "b"], [0, 1])
     assert data.with_texts({"1": "c"}).texts == ("a", "c")

@@ -37,9 +37,17 @@ def reference(numeric, texts):
     """The encoding that the documentation names, by scikit-learn."""
     return ColumnTransformer(
         [
-            ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numeric),
+            (
+                "numbers",
+                make_pipeline(SimpleImputer(strategy="median"), StandardScaler()),
+                numeric,
+            ),
             ("missing", MissingIndicator(error_on_new=False), numeric),
-            ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), texts),
+            (
+                "categories",
+                OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+                texts,
+            ),
         ]
     )
 
@@ -47,7 +55,11 @@ def reference(numeric, texts):
 @pytest.mark.filterwarnings(HOLES)
 def test_features_are_scikit_learns():
     table, rows = frame(), np.arange(0, 60, 2)
-    table.loc[1, ["ward", "pressure"]] = ["unknown", 9e9]  # a row that it is not fitted on
+    # a row that it is not fitted on
+    table.loc[1, ["ward", "pressure"]] = [
+        "unknown",
+        9e9,
+    ]
     data = TableDataset.from_frame(table, "outcome").fitted(rows)
     theirs = reference(["age", "pressure", "insured"], ["ward", "sex"])
     numbers = table.astype({"insured": float})
@@ -59,7 +71,8 @@ def test_features_are_scikit_learns():
 
 
 def test_columns_may_be_numbered():
-    frame = pd.DataFrame([[7, 1.5, 0, "p"], [8, 2.0, 1, "q"]])  # as read_csv(header=None) gives
+    # as read_csv(header=None) gives
+    frame = pd.DataFrame([[7, 1.5, 0, "p"], [8, 2.0, 1, "q"]])
     data = TableDataset.from_frame(frame, label=2, drop=[0], ids=3)
     assert (data[1].id, data[1].label, data[1].values) == ("q", 1, {"1": 2.0})
 
@@ -73,7 +86,9 @@ def test_values_keep_their_kinds():
         "sex": row["sex"], "insured": float(row["insured"]),
     }  # fmt: skip
     assert data.class_names == ("ill", "well")
-    assert repr(data) == "TableDataset(60 rows of 2 numbers and 3 categories, 2 classes)"
+    assert (
+        repr(data) == "TableDataset(60 rows of 2 numbers and 3 categories, 2 classes)"
+    )
 
 
 def test_missing_values_are_said_and_shown():
@@ -140,7 +155,9 @@ def test_what_is_no_frame_and_what_is_not_fitted_is_refused():
 
 def test_codes_of_a_file_stay_as_they_are_written(tmp_path):
     file = tmp_path / "codes.csv"
-    file.write_text("zip,age,label\n007,1,a\n7,2,b\n1e1,3,a\n10,4,b\nNA,5,a\n", encoding="utf-8")
+    file.write_text(
+        "zip,age,label\n007,1,a\n7,2,b\n1e1,3,a\n10,4,b\nNA,5,a\n", encoding="utf-8"
+    )
     with pytest.warns(UserWarning, match="1 value is missing, in 'zip'"):
         data = TableDataset.from_csv(file, categorical=["zip"])
     assert data.columns["zip"].tolist() == ["007", "7", "1e1", "10", None]
@@ -164,7 +181,9 @@ REFUSED = {  # values, and what the message says besides the column's name
 
 def frame_of(names):
     columns = {name: REFUSED[name][0] for name in names}
-    return pd.DataFrame(columns | {"age": [i % 50 for i in range(60)], "label": [0, 1] * 30})
+    return pd.DataFrame(
+        columns | {"age": [i % 50 for i in range(60)], "label": [0, 1] * 30}
+    )
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -192,18 +211,26 @@ def test_numbers_that_are_written_as_texts_are_no_categories_in_silence(tmp_path
     table = frame(holes=False)[["age", "pressure", "outcome"]].round(1)
     path = tmp_path / "ages.csv"
     table.to_csv(path, sep=";", decimal=",", index=False)
-    with pytest.raises(ValueError, match=r"column 'pressure' has numbers .*texts.*decimal=','"):
+    with pytest.raises(
+        ValueError, match=r"column 'pressure' has numbers .*texts.*decimal=','"
+    ):
         TableDataset.from_csv(path, label="outcome", sep=";")
     data = TableDataset.from_csv(path, label="outcome", sep=";", decimal=",")
     np.testing.assert_array_equal(data.columns["pressure"], table["pressure"])
-    texts = pd.DataFrame({"x": ["1 000", "12", "€ 3.50", "unknown"] * 10, "label": [0, 1] * 20})
-    with pytest.raises(ValueError, match=r"column 'x' has numbers .*categorical=\['x'\]"):
+    texts = pd.DataFrame(
+        {"x": ["1 000", "12", "€ 3.50", "unknown"] * 10, "label": [0, 1] * 20}
+    )
+    with pytest.raises(
+        ValueError, match=r"column 'x' has numbers .*categorical=\['x'\]"
+    ):
         TableDataset.from_frame(texts)
     assert len(set(TableDataset.from_frame(texts, categorical=["x"]).columns["x"])) == 4
 
 
 def test_whole_numbers_that_rise_from_row_to_row_are_said():
     table = frame(holes=False).assign(number=np.arange(60) * 7)
-    with pytest.warns(UserWarning, match=r"'number' rise from row to row.*drop=\['number'\]"):
+    with pytest.warns(
+        UserWarning, match=r"'number' rise from row to row.*drop=\['number'\]"
+    ):
         TableDataset.from_frame(table, "outcome")
     TableDataset.from_frame(table.assign(number=table["number"] % 100), "outcome")

@@ -55,10 +55,14 @@ def test_paired_comparison(digits):
     aucs, covariance = delong((one, truth), (other, truth))
     error = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
     assert result.difference == pytest.approx(aucs[0] - aucs[1], abs=1e-12)
-    assert 0 < result.z / (result.difference / error) <= 1 + 1e-9  # never surer than DeLong's
+    # never surer than DeLong's
+    assert 0 < result.z / (result.difference / error) <= 1 + 1e-9
     assert result.p_value == pytest.approx(2 * norm.sf(abs(result.z)))
     low, high = result.interval
-    assert max(result.difference - low, high - result.difference) >= norm.ppf(0.975) * error
+    assert (
+        max(result.difference - low, high - result.difference)
+        >= norm.ppf(0.975) * error
+    )
     assert (low > 0 or high < 0) == (result.p_value < 0.05)
     same = compare(roc(one, truth), roc(one, truth))
     assert (same.difference, same.z, same.p_value) == (0, 0, 1)
@@ -131,7 +135,9 @@ def test_rules(digits):
         (curve["tpr"] - curve["fpr"]).max()
     )
     tau = evaluation.threshold("tpr>=0.75")
-    assert evaluation.at(tau).tpr >= 0.75 > evaluation.at(np.nextafter(tau, -np.inf)).tpr
+    assert (
+        evaluation.at(tau).tpr >= 0.75 > evaluation.at(np.nextafter(tau, -np.inf)).tpr
+    )
     tau = evaluation.threshold("fpr <= 1 %")
     following = curve["tau"][curve["tau"] > tau].min()
     assert evaluation.at(tau).fpr <= 0.01 < evaluation.at(following).fpr
@@ -143,7 +149,10 @@ def test_rules(digits):
     assert evaluation.threshold("fpr<=1") == curve["tau"].max()
     assert evaluation.threshold("fpr<=1e-3") <= evaluation.threshold("fpr<=0.01")
     for number in (0.01, np.float64(0.01), np.float32(0.01)):
-        assert evaluation.tpr_at_fpr(number) == evaluation.at(evaluation.threshold("fpr<=0.01")).tpr
+        assert (
+            evaluation.tpr_at_fpr(number)
+            == evaluation.at(evaluation.threshold("fpr<=0.01")).tpr
+        )
     for rule in ("best", "tpr<=0.5", "fpr<=2", "fpr<=", "", 0.5):
         with pytest.raises(ValueError, match="youden"):
             evaluation.threshold(rule)
@@ -163,7 +172,9 @@ def test_few_samples_of_a_kind_are_said_with_their_name():
         assert note.startswith(f"only {few.sum()} ")
         assert f"{name}: " in note
         assert f"{few.sum()} of 60 samples {name}" in repr(found)
-    more = found.with_warnings(Note("not learned", "not learned yet"), Note("other", "and another"))
+    more = found.with_warnings(
+        Note("not learned", "not learned yet"), Note("other", "and another")
+    )
     assert more.warnings[1:] == ("not learned yet", "and another")
     assert more.auc == found.auc
 
@@ -176,7 +187,10 @@ def test_series_of_the_same_samples_in_other_orders_are_refused():
     with pytest.raises(ValueError, match=r"memorized.*reindex\(scores\.index\)"):
         roc(values.sort_values(), labels)
     assert roc(values, labels).auc == expected
-    assert roc(values.sort_values(), labels.reindex(values.sort_values().index)).auc == expected
+    assert (
+        roc(values.sort_values(), labels.reindex(values.sort_values().index)).auc
+        == expected
+    )
     assert roc(values, pd.Series(truth)).auc == expected
 
 
@@ -228,7 +242,9 @@ def test_nobody_makes_a_pair_with_themselves():
             if i != j:
                 weight = probability[i] * (1 - probability[j])
                 pairs += weight
-                wins += weight * ((scores[i] < scores[j]) + 0.5 * (scores[i] == scores[j]))
+                wins += weight * (
+                    (scores[i] < scores[j]) + 0.5 * (scores[i] == scores[j])
+                )
     assert true_area(scores, probability)[0] == pytest.approx(wins / pairs)
 
 

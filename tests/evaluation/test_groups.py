@@ -35,11 +35,15 @@ def test_rows_alone_in_their_group_have_about_the_usual_intervals():
 def test_copies_of_a_row_tell_nothing_new():
     scores, truth = made()
     once = roc(scores, truth, groups=np.arange(300))
-    often = roc(np.tile(scores, 9), np.tile(truth, 9), groups=np.tile(np.arange(300), 9))
+    often = roc(
+        np.tile(scores, 9), np.tile(truth, 9), groups=np.tile(np.arange(300), 9)
+    )
     fooled = roc(np.tile(scores, 9), np.tile(truth, 9))
     assert often.auc_interval == pytest.approx(once.auc_interval, abs=1e-12)
     assert often.at(0).tpr_interval == pytest.approx(once.at(0).tpr_interval, abs=1e-12)
-    assert width(often.auc_interval) == pytest.approx(3 * width(fooled.auc_interval), rel=0.15)
+    assert width(often.auc_interval) == pytest.approx(
+        3 * width(fooled.auc_interval), rel=0.15
+    )
 
 
 def test_many_scores_are_merged_without_moving_the_interval():
@@ -58,9 +62,15 @@ def test_many_scores_are_merged_without_moving_the_interval():
     ("names", "said"),
     [
         ({"groups": np.zeros(60)}, "all rows are of one group"),
-        ({"groups": np.zeros((60, 1))}, r"each of the 60 rows, but has shape \(60, 1\)"),
+        (
+            {"groups": np.zeros((60, 1))},
+            r"each of the 60 rows, but has shape \(60, 1\)",
+        ),
         ({"models": np.arange(60)}, "models= also needs groups="),
-        ({"groups": np.arange(60), "models": np.arange(59)}, r"models .* 60 rows, .* \(59,\)"),
+        (
+            {"groups": np.arange(60), "models": np.arange(59)},
+            r"models .* 60 rows, .* \(59,\)",
+        ),
         ({"groups": [None, *range(59)]}, "groups .* 1 of 60 rows.* row 0"),
     ],
 )
@@ -126,7 +136,10 @@ def test_a_rate_of_0_or_1_has_a_width(n):
     _, truth, samples, models = crossed(n, 6)
     scores = -truth.astype(float)
     found = roc(scores, truth, groups=samples, models=models)
-    positives, negatives = len(np.unique(samples[truth])), len(np.unique(samples[~truth]))
+    positives, negatives = (
+        len(np.unique(samples[truth])),
+        len(np.unique(samples[~truth])),
+    )
     assert (found.auc, found.auc_interval[1]) == (1, 1)
     assert found.auc_interval[0] == newcombe(1, positives, negatives)[0]
     point = found.at(-0.5)
@@ -136,7 +149,9 @@ def test_a_rate_of_0_or_1_has_a_width(n):
     assert point.precision_interval == clopper_pearson(positives, positives)
     nothing = found.at(-2)
     assert nothing.precision_interval is None
-    assert compare(found, roc(-scores, truth, groups=samples, models=models)).p_value == 0
+    assert (
+        compare(found, roc(-scores, truth, groups=samples, models=models)).p_value == 0
+    )
 
 
 def test_a_rate_near_1_is_no_surer_than_its_distinct_samples():
@@ -183,8 +198,12 @@ def test_two_scores_are_compared_by_the_same_draws_of_both():
     expected = found.difference - reach, found.difference + reach
     assert found.interval == pytest.approx(expected)
     p_value = 2 * norm.sf(abs(found.difference) / error)
-    assert found.p_value == pytest.approx(max(p_value, left_out.p_value(found.difference)))
-    assert found.z == pytest.approx(np.sign(found.difference) * norm.isf(found.p_value / 2))
+    assert found.p_value == pytest.approx(
+        max(p_value, left_out.p_value(found.difference))
+    )
+    assert found.z == pytest.approx(
+        np.sign(found.difference) * norm.isf(found.p_value / 2)
+    )
     same = compare(both[0], both[0])
     assert (same.difference, same.z, same.p_value) == (0, 0, 1)
     for other in (
@@ -193,7 +212,10 @@ def test_two_scores_are_compared_by_the_same_draws_of_both():
         {"groups": samples, "models": models[::-1]},
         {"groups": models, "models": samples},
     ):
-        for pair in ((both[0], roc(worse, truth, **other)), (roc(worse, truth, **other), both[0])):
+        for pair in (
+            (both[0], roc(worse, truth, **other)),
+            (roc(worse, truth, **other), both[0]),
+        ):
             with pytest.raises(ValueError, match="different samples or models"):
                 compare(*pair)
 

@@ -13,7 +13,9 @@ from memowidgets.evaluation import clopper_pearson, compare, roc
 from memowidgets.evaluation.intervals import newcombe, of_difference
 
 # Studies that are simulated, many of them only in a release check.
-REPLICATES = pytest.mark.parametrize("n", [200, pytest.param(1000, marks=pytest.mark.slow)])
+REPLICATES = pytest.mark.parametrize(
+    "n", [200, pytest.param(1000, marks=pytest.mark.slow)]
+)
 
 
 def hanley_mcneil(area, positives, negatives):
@@ -25,11 +27,14 @@ def hanley_mcneil(area, positives, negatives):
 
 
 @pytest.mark.parametrize(
-    ("area", "positives", "negatives"), [(0.85, 35, 965), (0.5, 1, 4), (0.98, 20, 20), (0.1, 3, 9)]
+    ("area", "positives", "negatives"),
+    [(0.85, 35, 965), (0.5, 1, 4), (0.98, 20, 20), (0.1, 3, 9)],
 )
 def test_each_limit_is_one_standard_score_away(area, positives, negatives):
     for limit in newcombe(area, positives, negatives):
-        distance = abs(area - limit) / np.sqrt(hanley_mcneil(limit, positives, negatives))
+        distance = abs(area - limit) / np.sqrt(
+            hanley_mcneil(limit, positives, negatives)
+        )
         assert distance == pytest.approx(norm.ppf(0.975), abs=1e-9)
 
 
@@ -101,8 +106,12 @@ def test_few_targets_cover(targets):
     covered = np.zeros(2)
     for seed in range(60):
         a, b, truth, sample, target = crossed(seed, targets, 150, 0.4)
-        one, other = (roc(score, truth, groups=sample, models=target) for score in (a, b))
-        assert any(f"only {targets} models" in note for note in compare(one, other).warnings)
+        one, other = (
+            roc(score, truth, groups=sample, models=target) for score in (a, b)
+        )
+        assert any(
+            f"only {targets} models" in note for note in compare(one, other).warnings
+        )
         for row, (low, high), value in (
             (0, one.auc_interval, true[0]),
             (1, compare(one, other).interval, true[0] - true[1]),
@@ -116,18 +125,25 @@ def test_few_targets_are_wider_than_the_bootstrap():
     one, other = (roc(score, truth, groups=sample, models=target) for score in (a, b))
     areas = [found.groups.areas(found.scores, truth) for found in (one, other)]
     found = compare(one, other)
-    assert found.interval[1] - found.interval[0] > 2 * 1.96 * np.std(areas[0] - areas[1], ddof=1)
+    assert found.interval[1] - found.interval[0] > 2 * 1.96 * np.std(
+        areas[0] - areas[1], ddof=1
+    )
     left_out = [
-        roc(a[target != t], truth[target != t], groups=sample[target != t]).auc for t in range(3)
+        roc(a[target != t], truth[target != t], groups=sample[target != t]).auc
+        for t in range(3)
     ]
-    np.testing.assert_allclose(one.groups.without_each_model(a, truth), left_out, atol=2e-3)
+    np.testing.assert_allclose(
+        one.groups.without_each_model(a, truth), left_out, atol=2e-3
+    )
     assert any("only 3 models" in note for note in found.warnings)
     a, _, truth, sample, target = crossed(0, 8, 300, 0.4)
     many = roc(a, truth, groups=sample, models=target)
     assert not any("only" in note for note in many.warnings if "models:" in note)
 
 
-@pytest.mark.parametrize(("count", "total"), [(3, 2), (-1, 2), (np.nan, 2), (0, np.inf), (0, -1)])
+@pytest.mark.parametrize(
+    ("count", "total"), [(3, 2), (-1, 2), (np.nan, 2), (0, np.inf), (0, -1)]
+)
 def test_what_is_no_share_is_refused(count, total):
     with pytest.raises(ValueError, match="must be a"):
         clopper_pearson(count, total)

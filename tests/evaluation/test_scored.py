@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 from memowidgets.evaluation import below_class, roc
 from memowidgets.evaluation.scored import AgainstClass, LowestShare, Scored
 
-numbers = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))  # many are equal
+# many are equal
+numbers = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))
 truths = st.one_of(st.just(np.nan), numbers, st.just(np.inf), st.just(4.0))
 rows = st.lists(st.tuples(numbers, truths, st.integers(0, 2)), min_size=1, max_size=30)
 
 
 def scored(found, **more):
     scores, log_lira, labels = (np.array(column) for column in zip(*found, strict=True))
-    return Scored(np.arange(len(found)), scores, log_lira=log_lira, labels=labels, **more)
+    return Scored(
+        np.arange(len(found)), scores, log_lira=log_lira, labels=labels, **more
+    )
 
 
 def said(flagged, log_lira, eta):
@@ -50,12 +53,16 @@ def test_each_member_is_flagged_and_called_as_a_loop_says(found, tau, share, eta
     }
     for rule, flagged in rules.items():
         assert some.flagged(rule).tolist() == flagged, rule
-        words = [said(is_in, row[1], eta) for is_in, row in zip(flagged, found, strict=True)]
+        words = [
+            said(is_in, row[1], eta) for is_in, row in zip(flagged, found, strict=True)
+        ]
         assert some.status(rule, eta).tolist() == words, rule
         last = len(found) - 1
         assert bool(some.flagged(rule, last)) == flagged[-1]
         assert str(some.status(rule, eta, last)) == words[-1]
-    assert replace(some, natural=0.5).flagged(None).tolist() == [row[0] <= 0.5 for row in found]
+    assert replace(some, natural=0.5).flagged(None).tolist() == [
+        row[0] <= 0.5 for row in found
+    ]
 
 
 @given(rows, st.lists(st.booleans(), min_size=30, max_size=30), numbers, numbers)
@@ -70,7 +77,9 @@ def test_rows_that_are_picked_out_are_judged_as_among_all(found, mask, tau, eta)
         assert one.status(rule, eta).tolist() == some.status(wanted, eta)[keep].tolist()
     assert picked.positions.tolist() == np.flatnonzero(keep).tolist()
     assert picked.doubt(eta)[2].tolist() == picked.positions.tolist()
-    assert on_class.only(np.zeros(len(picked), dtype=bool)).flagged("class").tolist() == []
+    assert (
+        on_class.only(np.zeros(len(picked), dtype=bool)).flagged("class").tolist() == []
+    )
 
 
 @given(rows, numbers, numbers)
@@ -78,7 +87,11 @@ def test_members_are_counted_as_they_are_called(found, tau, eta):
     some = scored(found)
     for rule in (tau, "class"):
         words = some.status(rule, eta).tolist()
-        counts = {"n": len(words), "found": words.count("found"), "missed": words.count("missed")}
+        counts = {
+            "n": len(words),
+            "found": words.count("found"),
+            "missed": words.count("missed"),
+        }
         counts["flagged"] = int(some.flagged(rule).sum())
         counts["flagged_only"] = counts["flagged"] - counts["found"]
         counts["left_alone"] = words.count("left alone")
@@ -89,8 +102,13 @@ def test_members_are_counted_as_they_are_called(found, tau, eta):
 
 
 def test_scores_within_two_standard_errors_of_tau_are_close():
-    scores, errors = np.array([0.0, 0.5, 1.0, 3.0, 3.0]), np.array([0.5, 0.3, 0.0, 0.9, 1.1])
-    some = Scored(np.arange(5), scores, errors=errors, labels=np.zeros(5, dtype=np.int64))
+    scores, errors = (
+        np.array([0.0, 0.5, 1.0, 3.0, 3.0]),
+        np.array([0.5, 0.3, 0.0, 0.9, 1.1]),
+    )
+    some = Scored(
+        np.arange(5), scores, errors=errors, labels=np.zeros(5, dtype=np.int64)
+    )
     assert some.close(1.0).tolist() == [False, True, False, False, True]
     assert some.close(1.0, [1, 3]).tolist() == [True, False]
     assert some.close("class").tolist() == some.against_class.close(-1.0).tolist()
@@ -114,10 +132,17 @@ def test_scores_are_evaluated_on_the_members_that_log_lira_knows():
     log_lira = np.array([9.0, np.nan, 1.0, 8.0, 0.0])
     some = Scored(np.arange(5), scores, log_lira=log_lira)
     known = np.array([0, 2, 3, 4])
-    assert some.evaluated(4.0).auc == roc(scores[known], log_lira[known] >= 4).auc == 0.75
-    doubtful = replace(some, doubt=lambda eta: (1.5, 8, np.array([0.9, np.nan, 0.1, 0.5, 0.0])))
+    assert (
+        some.evaluated(4.0).auc == roc(scores[known], log_lira[known] >= 4).auc == 0.75
+    )
+    doubtful = replace(
+        some, doubt=lambda eta: (1.5, 8, np.array([0.9, np.nan, 0.1, 0.5, 0.0]))
+    )
     assert doubtful.evaluated(4.0).n_truly == 1.5
-    for nobody in (replace(some, log_lira=None), replace(some, log_lira=np.full(5, np.nan))):
+    for nobody in (
+        replace(some, log_lira=None),
+        replace(some, log_lira=np.full(5, np.nan)),
+    ):
         assert nobody.evaluated(4.0) is None
     assert some.evaluated(99.0) is None
 
@@ -128,10 +153,19 @@ def test_the_rule_by_class_needs_classes():
 
 
 def test_scores_against_the_class_are_scores_like_any_other():
-    scores, labels = np.array([0.0, 1.0, 1.5, 2.0, 7.0, 9.0, 9.5, 11.0]), np.repeat([0, 1], 4)
+    scores, labels = (
+        np.array([0.0, 1.0, 1.5, 2.0, 7.0, 9.0, 9.5, 11.0]),
+        np.repeat([0, 1], 4),
+    )
     log_lira = np.array([9.0, 0.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0])
     some = Scored(
-        np.arange(8), scores, np.full(8, 0.1), log_lira, labels, title="PSMI, layer 2", natural=0.0
+        np.arange(8),
+        scores,
+        np.full(8, 0.1),
+        log_lira,
+        labels,
+        title="PSMI, layer 2",
+        natural=0.0,
     )
     found = some.against_class
     each = 1.4826 * np.repeat([0.5, 1.0], 4)

@@ -17,7 +17,8 @@ def test_the_lowest_share():
     scores = np.random.default_rng(0).normal(size=997)
     for share, count in ((0.05, 50), (0.2, 199), (1.0, 997), (1e-9, 1)):
         assert (scores <= lowest_share(scores, share)).sum() == count
-    assert lowest_share([1.0, 1.0, 1.0, 2.0], 0.25) == 1.0  # equal scores are flagged together
+    # equal scores are flagged together
+    assert lowest_share([1.0, 1.0, 1.0, 2.0], 0.25) == 1.0
 
 
 def test_below_class_is_the_rule():
@@ -30,7 +31,9 @@ def test_below_class_is_the_rule():
         deviation = np.median(np.abs(own - np.median(own)))
         expected[labels == label] = own < np.median(own) - 1.4826 * deviation
     assert np.array_equal(below_class(scores, labels), expected)
-    assert np.array_equal(below_class(scores, np.array(list("abcde"))[labels]), expected)
+    assert np.array_equal(
+        below_class(scores, np.array(list("abcde"))[labels]), expected
+    )
     assert 0.1 < expected.mean() < 0.22
     assert not below_class([1.0, 2.0], [0, 1]).any()
 
@@ -38,12 +41,19 @@ def test_below_class_is_the_rule():
 @pytest.mark.parametrize(
     ("scores", "labels", "flagged"),
     [
-        pytest.param([5.0, 1.0, 1.0, 1.0], [0, 1, 1, 1], [], id="one of a class, and ties"),
+        pytest.param(
+            [5.0, 1.0, 1.0, 1.0], [0, 1, 1, 1], [], id="one of a class, and ties"
+        ),
         pytest.param([2.0] * 6, [0, 0, 0, 1, 1, 1], [], id="constant everywhere"),
         pytest.param(
-            [1.0, 1.0, 1.0, 1 - 1e-9, 3.0, 4.0, 5.0, -9.0], [0] * 4 + [1] * 4, [7], id="rounding"
+            [1.0, 1.0, 1.0, 1 - 1e-9, 3.0, 4.0, 5.0, -9.0],
+            [0] * 4 + [1] * 4,
+            [7],
+            id="rounding",
         ),
-        pytest.param([1.0, 1.0, 1.0, 0.5, 2.0, 9.0], [0] * 4 + [1] * 2, [3], id="one below ties"),
+        pytest.param(
+            [1.0, 1.0, 1.0, 0.5, 2.0, 9.0], [0] * 4 + [1] * 2, [3], id="one below ties"
+        ),
         pytest.param([1.0, 2.0, 5.0, 5.0], [0, 0, 1, 1], [], id="two of a class"),
         pytest.param([1e300, 1e300, 1e300, -1e300], [0] * 4, [3], id="huge"),
     ],
@@ -95,7 +105,8 @@ def test_a_note_says_where_zero_is_strict(tmp_path):
     assert all(n in note for n in ("155 of 3\u202f000", "637"))
     (of_zero,) = (one for one in said[2] if one.key == "strict zero")
     assert of_zero.numbers == {"flagged": 155, "by_class": 637}
-    assert note not in warnings_of(banking.flagged, tau=0.0)  # whoever chose 0 is not warned
+    # whoever chose 0 is not warned
+    assert note not in warnings_of(banking.flagged, tau=0.0)
     for chosen in ({"tau": -0.1}, {"tau": "class"}, {"share": 0.05}):
         assert note not in banking.flagged(**chosen).attrs["notes"]
 
@@ -118,7 +129,9 @@ def test_bad_input(call, message):
         call()
 
 
-@given(st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=30), st.integers(0, 35))
+@given(
+    st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=30), st.integers(0, 35)
+)
 def test_a_budget_flags_as_many_as_ties_allow(scores, n):
     tau = SortedScores.of(np.array(scores)).flagging(n)
     flagged = [score for score in scores if score <= tau]

@@ -14,7 +14,9 @@ from tests.front_end.tools import HERE, LOCK, node_modules
 
 ROOT = HERE.parents[1]
 TESTS = sorted((ROOT / "tests").rglob("*.test.mjs"))
-FILES = [file for room in ("memowidgets", "docs") for file in (ROOT / room).rglob("*.js")]
+FILES = [
+    file for room in ("memowidgets", "docs") for file in (ROOT / room).rglob("*.js")
+]
 
 
 def test_all_front_ends_are_typed_and_a_wrong_type_is_noticed(tmp_path):

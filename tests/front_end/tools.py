@@ -20,7 +20,8 @@ __all__ = ["HERE", "node_modules", "serious"]
 HERE = Path(__file__).parent
 LOCK = HERE / "package-lock.json"
 ALONE = Path(
-    tempfile.gettempdir(), f"memowidgets-npm-{hashlib.sha256(bytes(HERE)).hexdigest()[:8]}"
+    tempfile.gettempdir(),
+    f"memowidgets-npm-{hashlib.sha256(bytes(HERE)).hexdigest()[:8]}",
 )
 JUDGED = """async (part) => {
     const found = await window.axe.run(part, {preload: false, resultTypes: ['violations']});
@@ -53,7 +54,12 @@ def serious(page: Page, part: str = "html") -> list[str]:
 def _install(npm: str) -> None:
     if not INSTALLED.exists() or INSTALLED.stat().st_mtime < LOCK.stat().st_mtime:
         done = subprocess.run(
-            [npm, "ci"], cwd=HERE, capture_output=True, text=True, check=False, timeout=240
+            [npm, "ci"],
+            cwd=HERE,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
         )
         if done.returncode:
             pytest.skip(f"no package index: npm ci failed: {done.stderr[-500:]}")

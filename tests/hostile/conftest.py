@@ -29,7 +29,9 @@ def answers(whole, tmp_path_factory) -> dict[str, victim.Answer]:
 @pytest.fixture(scope="session")
 def stranger(tmp_path_factory) -> Path:
     """A run of another seed."""
-    return victim.made(tmp_path_factory.mktemp("stranger") / "run", victim.data(), seed=1)
+    return victim.made(
+        tmp_path_factory.mktemp("stranger") / "run", victim.data(), seed=1
+    )
 
 
 @pytest.fixture

@@ -55,7 +55,9 @@ def change(folder, *, same_times: bool) -> None:
 
 
 def pretrained(folder, layers="top:1"):
-    return mw.models.CausalLM.from_pretrained(folder, mw.models.LoRA(r=2, layers=layers))
+    return mw.models.CausalLM.from_pretrained(
+        folder, mw.models.LoRA(r=2, layers=layers)
+    )
 
 
 def made(folder, data, path):
@@ -102,10 +104,14 @@ def test_a_folder_that_moved_is_the_same(folder, data, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     shutil.copytree(folder, tmp_path / "elsewhere/tiny")
     shutil.rmtree(folder)
-    made(tmp_path / "elsewhere/tiny", data, tmp_path / "run").score("loss", checkpoint="final")
+    made(tmp_path / "elsewhere/tiny", data, tmp_path / "run").score(
+        "loss", checkpoint="final"
+    )
 
 
-def test_a_model_in_memory_with_another_tokenizer_is_another_run(folder, data, tmp_path):
+def test_a_model_in_memory_with_another_tokenizer_is_another_run(
+    folder, data, tmp_path
+):
     raw = LlamaForCausalLM.from_pretrained(folder)
 
     def audit(words):
@@ -133,7 +139,9 @@ def test_kept_activations_that_are_cut_short_are_made_again(folder, data, cache)
 def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch):
     read = []
     compute = hashlib.file_digest
-    monkeypatch.setattr(hashlib, "file_digest", lambda *a: read.append(a) or compute(*a))
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda *a: read.append(a) or compute(*a)
+    )
     file = folder / "model.safetensors"
     first = file_digest(file)
     assert first == hashlib.sha256(file.read_bytes()).hexdigest()
@@ -144,7 +152,9 @@ def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch)
     assert len(read) == 2
 
 
-TOKENIZER = "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json"
+TOKENIZER = (
+    "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json"
+)
 TOKENIZER += " vocab.json vocab.txt merges.txt spiece.model"
 
 

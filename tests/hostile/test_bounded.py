@@ -35,7 +35,10 @@ def refuses(run, data):
 
 
 MODELS = [
-    {"model": "WideResNet", "arguments": {"depth": 60000004, "width": 1, "pool": "auto"}},
+    {
+        "model": "WideResNet",
+        "arguments": {"depth": 60000004, "width": 1, "pool": "auto"},
+    },
     {"model": "WideResNet", "arguments": {"depth": 10, "width": 10**9, "pool": "auto"}},
     {"model": "WideResNet", "arguments": {"depth": None}},
     {"model": "ConvNet", "arguments": {"width": float("inf")}},
@@ -65,7 +68,9 @@ def test_of_a_senseless_source_no_data_are_made(run, source):
 @pytest.mark.parametrize(("layers", "width"), [(10**9, 64), (1, 16 * 10**9)])
 def test_a_language_model_that_is_too_large_is_not_built(layers, width):
     with pytest.raises(ValueError, match="layers must be from 1 to 128"):
-        mw.models.CausalLM.from_scratch(mw.data.make_mcqs(n=12), layers=layers, width=width)
+        mw.models.CausalLM.from_scratch(
+            mw.data.make_mcqs(n=12), layers=layers, width=width
+        )
 
 
 def test_data_of_another_number_are_not_made(run, monkeypatch):
@@ -80,8 +85,14 @@ def test_data_of_another_number_are_not_made(run, monkeypatch):
 def test_no_path_of_a_manifest_is_read(run, tmp_path, monkeypatch):
     outside = tmp_path / "outside"
     outside.mkdir()
-    source = {"loader": "from_folder", "arguments": {"path": str(outside), "resize": None}}
-    recipe = {"model": "CausalLM.from_pretrained", "arguments": {"name_or_path": str(outside)}}
+    source = {
+        "loader": "from_folder",
+        "arguments": {"path": str(outside), "resize": None},
+    }
+    recipe = {
+        "model": "CausalLM.from_pretrained",
+        "arguments": {"name_or_path": str(outside)},
+    }
     alter(run, data=source, model=recipe)
     looked_into = []
     for owner, name in ((os, "scandir"), (Path, "open")):

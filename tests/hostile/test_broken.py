@@ -17,7 +17,9 @@ from tests.hostile.forged import KINDS, SPARSE, put
 DEEP = "[" * 100_000
 NOT_JSON = ["", "null", '"x"', "[1, 2]", DEEP, "1" * 5000, b"\xff\xfe\x00"]
 DECISIONS = ["no header", "\ud800"]
-DECISIONS += [f"id,decision,note\n{rows}" for rows in ("1,burn,\n", "1\n", "7,keep,\n7,remove,\n")]
+DECISIONS += [
+    f"id,decision,note\n{rows}" for rows in ("1,burn,\n", "1\n", "7,keep,\n7,remove,\n")
+]
 NOTES = ["rho.json", "shadows.json", "checkpoints/epoch-2/record.json"]
 
 
@@ -33,7 +35,11 @@ def use(run):
 
 def written(content):
     """Damage: another content, as text or bytes."""
-    raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+    raw = (
+        content
+        if isinstance(content, bytes)
+        else content.encode("utf-8", "surrogatepass")
+    )
     return lambda file: file.write_bytes(raw)
 
 
@@ -81,7 +87,9 @@ def test_a_manifest_with_another_kind_of_value(run, value):
     refused = 0
     for name in whole:
         changed = {k: v for k, v in whole.items() if k != name}
-        RunDirectory(run).write_manifest(changed if value is ... else changed | {name: value})
+        RunDirectory(run).write_manifest(
+            changed if value is ... else changed | {name: value}
+        )
         said = complaint(run)
         assert said is None or str(run) in said, (name, said)
         refused += said is not None
@@ -109,7 +117,15 @@ HEADERS = [
 ]  # fmt: skip
 
 
-STAMPS = ["7", "[]", "null", "{", "{}", '{"run": null, "of": ""}', '{"run": "", "of": []}']
+STAMPS = [
+    "7",
+    "[]",
+    "null",
+    "{",
+    "{}",
+    '{"run": null, "of": ""}',
+    '{"run": "", "of": []}',
+]
 
 
 def with_header(header):
@@ -121,7 +137,11 @@ def with_stamp(stamp):
     return lambda file: save_file({"a": np.zeros(2, np.float32)}, file, {KEY: stamp})
 
 
-LIES = [*map(with_header, HEADERS), *map(with_stamp, STAMPS), lambda file: put(str(SPARSE), file)]
+LIES = [
+    *map(with_header, HEADERS),
+    *map(with_stamp, STAMPS),
+    lambda file: put(str(SPARSE), file),
+]
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -135,7 +155,9 @@ def test_an_array_is_not_read_by_the_header_of_a_file_that_was_replaced(tmp_path
     run = RunDirectory(tmp_path)
     run.write_tensors("x", {"a": np.zeros(2, np.float32), "b": np.ones(2, np.float32)})
     found = run.read_tensors("x")
-    run.write_tensors("x", {"a": np.ones((1, 2), np.float32), "b": np.zeros(2, np.float32)})
+    run.write_tensors(
+        "x", {"a": np.ones((1, 2), np.float32), "b": np.zeros(2, np.float32)}
+    )
     for name in "ab":
         with pytest.raises(StoreError, match=r"x\.safetensors.*replaced"):
             found[name]

@@ -42,7 +42,11 @@ def flip(file: Path, share: float) -> None:
     """Change a byte of a note, or of the header before the arrays."""
     content = bytearray(file.read_bytes())
     is_note = file.suffix == ".json"
-    n = len(content) if is_note else min(len(content), 8 + int.from_bytes(content[:8], "little"))
+    n = (
+        len(content)
+        if is_note
+        else min(len(content), 8 + int.from_bytes(content[:8], "little"))
+    )
     if n:
         content[min(n - 1, int(share * n))] ^= 0x04
     file.write_bytes(bytes(content))
@@ -105,7 +109,11 @@ class Damaged(RuleBasedStateMachine):
     def teardown(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    @rule(pick=st.integers(0, 10**6), how=st.sampled_from(sorted(DAMAGES)), share=st.floats(0, 1))
+    @rule(
+        pick=st.integers(0, 10**6),
+        how=st.sampled_from(sorted(DAMAGES)),
+        share=st.floats(0, 1),
+    )
     def damage(self, pick: int, how: str, share: float) -> None:
         if (file := self.picked(pick)) is not None:
             DAMAGES[how](file, share)
@@ -113,14 +121,23 @@ class Damaged(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 10**6), other=st.integers(0, 10**6), both=st.booleans())
     def take_another_files_place(self, pick: int, other: int, both: bool) -> None:
         one, two = self.picked(pick), self.picked(other)
-        of_one_pass = one is not None and two is not None and one.parents[1] == two.parents[1]
-        if one is not None and two is not None and not (of_one_pass and "scores" in one.parts):
+        of_one_pass = (
+            one is not None and two is not None and one.parents[1] == two.parents[1]
+        )
+        if (
+            one is not None
+            and two is not None
+            and not (of_one_pass and "scores" in one.parts)
+        ):
             kept = one.read_bytes()
             one.write_bytes(two.read_bytes())
             if both:
                 two.write_bytes(kept)
 
-    @rule(pick=st.integers(0, 10**6), which=st.sampled_from(["another seed", "another order"]))
+    @rule(
+        pick=st.integers(0, 10**6),
+        which=st.sampled_from(["another seed", "another order"]),
+    )
     def take_a_file_of_a_twin(self, pick: int, which: str) -> None:
         if (file := self.picked(pick)) is not None:
             theirs = Clean.twins[which] / file.relative_to(self.run)
@@ -137,7 +154,9 @@ class Damaged(RuleBasedStateMachine):
     def ask(self, name: str) -> None:
         found = self.asked(lambda: victim.QUESTIONS[name](self.audit))
         same = found is None or victim.same(found, Clean.answers[name])
-        assert same or self.is_said(), f"{name}: another answer without a word ({self.said})"
+        assert same or self.is_said(), (
+            f"{name}: another answer without a word ({self.said})"
+        )
 
     @precondition(lambda self: self.audit is not None)
     @rule()
@@ -182,7 +201,11 @@ class Damaged(RuleBasedStateMachine):
 
 
 def tried(n: int, steps: int) -> settings:
-    how = {"phases": (Phase.generate, Phase.shrink), "deadline": None, "derandomize": True}
+    how = {
+        "phases": (Phase.generate, Phase.shrink),
+        "deadline": None,
+        "derandomize": True,
+    }
     how["suppress_health_check"] = list(HealthCheck)
     return settings(max_examples=n, stateful_step_count=steps, **how)
 
@@ -201,7 +224,9 @@ def test_each_kind_of_file_alone(how):
     """One of those whose names differ in numbers alone is damaged, and all that is quick asked."""
     wrong = []
     place = Clean.whole
-    kinds = {re.sub(r"\d+", "n", str(file.relative_to(place))): file for file in files(place)}
+    kinds = {
+        re.sub(r"\d+", "n", str(file.relative_to(place))): file for file in files(place)
+    }
     for number, file in enumerate(kinds.values()):
         machine = Damaged()
         machine.begin()

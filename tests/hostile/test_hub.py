@@ -47,7 +47,8 @@ def hub(tmp_path, monkeypatch):
         monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
         monkeypatch.setattr(constants, "ENDPOINT", hub.address)
         monkeypatch.setattr(hf_api.api, "endpoint", hub.address)
-        monkeypatch.setattr(transformers.utils.hub, "_hf_api", None, raising=False)  # made on use
+        # made on use
+        monkeypatch.setattr(transformers.utils.hub, "_hf_api", None, raising=False)
         template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -56,7 +57,9 @@ def hub(tmp_path, monkeypatch):
         monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
         monkeypatch.delenv("HF_TOKEN", raising=False)
         for asking in ("huggingface_hub.utils._http", "huggingface_hub.file_download"):
-            monkeypatch.setattr(f"{asking}.time", types.SimpleNamespace(sleep=lambda _: None))
+            monkeypatch.setattr(
+                f"{asking}.time", types.SimpleNamespace(sleep=lambda _: None)
+            )
         close_session()
         yield hub
         close_session()
@@ -85,7 +88,10 @@ def llama(tmp_path_factory):
 
 
 def weights(model, data) -> dict[str, np.ndarray]:
-    return {name: p.detach().numpy().copy() for name, p in model.build(data).named_parameters()}
+    return {
+        name: p.detach().numpy().copy()
+        for name, p in model.build(data).named_parameters()
+    }
 
 
 # what is downloaded
@@ -109,7 +115,9 @@ def test_questions_come_from_the_hub_once(hub, mmlu, tmp_path, monkeypatch):
 def test_images_come_from_the_hub(hub):
     from PIL import Image
 
-    pixels = np.random.default_rng(0).integers(256, size=(3, 32, 32, 3)).astype(np.uint8)
+    pixels = (
+        np.random.default_rng(0).integers(256, size=(3, 32, 32, 3)).astype(np.uint8)
+    )
     pictures = []
     for one in pixels:
         written = io.BytesIO()
@@ -120,18 +128,26 @@ def test_images_come_from_the_hub(hub):
     data = mw.data.fetch_cifar10()
     np.testing.assert_array_equal(data.images, pixels)
     assert data.labels.tolist() == [1, 0, 9]
-    assert mw.data.fetch_cifar10(**data.source["arguments"]).ids.tolist() == data.ids.tolist()
+    assert (
+        mw.data.fetch_cifar10(**data.source["arguments"]).ids.tolist()
+        == data.ids.tolist()
+    )
 
 
 def test_a_converted_branch_is_read_by_its_name(hub):
     table = parquet({"input": ["I lied.", "I ate."], "label": [1, 0]})
-    files = {"commonsense/test/0000.parquet": table, "hendrycks_ethics.py": b"raise SystemExit"}
+    files = {
+        "commonsense/test/0000.parquet": table,
+        "hendrycks_ethics.py": b"raise SystemExit",
+    }
     hub.dataset("EleutherAI/hendrycks_ethics", files, branch="refs/convert/parquet")
     assert mw.data.fetch_mcq("ethics").labels.tolist() == [1, 0]
     assert not hub.requests(r"\.py")
 
 
-def test_a_changed_repository_is_followed_unless_a_revision_is_pinned(hub, mmlu, tmp_path):
+def test_a_changed_repository_is_followed_unless_a_revision_is_pinned(
+    hub, mmlu, tmp_path
+):
     first = mw.data.fetch_mcq("mmlu")
     model = mw.models.CausalLM.from_scratch(first, layers=1, width=16)
     mw.Audit(model, first, tmp_path / "run", device="cpu")
@@ -162,7 +178,9 @@ def test_a_model_comes_from_the_hub_and_is_the_one_in_the_folder(hub, llama, tmp
         (folder / name).write_bytes(content)
     for found in (again, weights(load(folder), data)):
         np.testing.assert_equal(found, of_hub)
-    np.testing.assert_equal(weights(load("someone/llama", revision=first), data), of_hub)
+    np.testing.assert_equal(
+        weights(load("someone/llama", revision=first), data), of_hub
+    )
     newest = weights(load("someone/llama"), data)
     assert any((newest[name] != of_hub[name]).any() for name in of_hub)
     assert model.describe(data)["weights"] == f"commit {first}"
@@ -175,7 +193,9 @@ def test_a_run_of_a_hubs_model_is_opened_offline_and_with_its_own_commit_alone(
 ):
     data, files, other = llama
     repository = hub.model("someone/llama", files)
-    load = partial(mw.models.CausalLM.from_pretrained, "someone/llama", mw.models.LoRA(r=2))
+    load = partial(
+        mw.models.CausalLM.from_pretrained, "someone/llama", mw.models.LoRA(r=2)
+    )
     training = mw.TrainingConfig(epochs=1, checkpoint_every=1, precision="float32")
     audit = mw.Audit(load(), data, tmp_path / "run", training=training, device="cpu")
     audit.train()
@@ -190,7 +210,9 @@ def test_a_run_of_a_hubs_model_is_opened_offline_and_with_its_own_commit_alone(
     assert hub.asked == []
 
 
-@pytest.mark.parametrize("revision", ["../../secret", "/etc/passwd", "", "a//b", "ma in", ".."])
+@pytest.mark.parametrize(
+    "revision", ["../../secret", "/etc/passwd", "", "a//b", "ma in", ".."]
+)
 def test_a_revision_is_never_a_path(revision):
     with pytest.raises(ValueError, match="revision must be the name of a branch"):
         mw.data.fetch_mcq("mmlu", revision=revision)
@@ -216,7 +238,9 @@ def model_of_hub(data, **how):
 
 
 GETS = pytest.mark.parametrize(
-    ("get", "name"), [(data_of_hub, BONES), (model_of_hub, "someone/llama")], ids=["data", "model"]
+    ("get", "name"),
+    [(data_of_hub, BONES), (model_of_hub, "someone/llama")],
+    ids=["data", "model"],
 )
 
 
@@ -270,7 +294,9 @@ def test_weights_in_pickles_are_refused_and_nothing_is_sent_to_convert_them(hub,
     pickles = {name: c for name, c in files.items() if "safetensors" not in name}
     hub.model("someone/old", pickles | {"pytorch_model.bin": b"\x80\x02}q\x00."})
     model = mw.models.CausalLM.from_pretrained("someone/old")
-    with pytest.raises(ValueError, match="has no weights in safetensors, and pickles are never"):
+    with pytest.raises(
+        ValueError, match="has no weights in safetensors, and pickles are never"
+    ):
         model.build(data)
     assert not hub.requests(r"\.bin|POST|discussions|convert")
 
@@ -300,7 +326,9 @@ def test_what_was_cut_off_on_this_disk_is_named(hub, mmlu, llama, tmp_path):
     mw.data.fetch_mcq("mmlu")
     (file,) = (file for file in tmp_path.rglob("blobs/*") if file.is_file())
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(ValueError, match=r"parquet is not a whole Parquet file .*delete it"):
+    with pytest.raises(
+        ValueError, match=r"parquet is not a whole Parquet file .*delete it"
+    ):
         mw.data.fetch_mcq("mmlu")
     data, files, _ = llama
     whole = {n: c for n, c in files.items() if "safetensors" not in n}

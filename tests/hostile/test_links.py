@@ -20,7 +20,11 @@ LINK = "through a symbolic link"
 def outside(tmp_path):
     """Somebody's folder, with files in it that have a run's names."""
     folder = tmp_path / "outside"
-    for name in ("epoch-2/resume.safetensors", "epoch-2/last/psmi.safetensors", "0000.safetensors"):
+    for name in (
+        "epoch-2/resume.safetensors",
+        "epoch-2/last/psmi.safetensors",
+        "0000.safetensors",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"mine")
     return folder

@@ -139,7 +139,8 @@ def test_a_refused_value_changes_nothing_and_the_next_right_message_is_answered(
     from_page = {name for name in private if widget.trait_metadata(name, "page")}
     refused = 0
     for name in widget.keys:
-        told = name in private - from_page  # by Python alone: the value is not even looked at
+        # by Python alone: the value is not even looked at
+        told = name in private - from_page
         for value in SIZES[::4] if told else [*VALUES, *SIZES]:
             seen = state(widget)
             found = refusals(widget, {"method": "update", "state": {name: value}})

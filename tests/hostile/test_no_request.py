@@ -54,9 +54,13 @@ def test_language_models_at_hand_are_used_without_a_request(place, layers, tmp_p
     data, lora = questions(), mw.models.LoRA(r=2, layers=layers)
     words = word_tokenizer(data)
     if place == "memory":
-        model = mw.models.CausalLM.from_model(somebodys(language_model(data)), words, lora=lora)
+        model = mw.models.CausalLM.from_model(
+            somebodys(language_model(data)), words, lora=lora
+        )
     else:
-        model = mw.models.CausalLM.from_pretrained(llama_folder(tmp_path / "model", words), lora)
+        model = mw.models.CausalLM.from_pretrained(
+            llama_folder(tmp_path / "model", words), lora
+        )
     audit = mw.Audit(model, data, tmp_path / "run", TRAINING, device="cpu")
     audit.train()
     audit.run_shadows(1, Inline())

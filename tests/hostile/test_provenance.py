@@ -125,8 +125,12 @@ def test_what_is_not_as_it_was_written_is_refused(run, stranger, damage, asked, 
         QUESTIONS[asked](opened(run)) if asked else mw.Audit.open(run)
 
 
-@pytest.mark.parametrize(("damage", "asked", "says"), MADE_AGAIN.values(), ids=MADE_AGAIN)
-def test_what_can_be_made_again_is_and_gives_the_same(run, answers, stranger, damage, asked, says):
+@pytest.mark.parametrize(
+    ("damage", "asked", "says"), MADE_AGAIN.values(), ids=MADE_AGAIN
+)
+def test_what_can_be_made_again_is_and_gives_the_same(
+    run, answers, stranger, damage, asked, says
+):
     damage(run, stranger)
     with pytest.warns(UserWarning, match=says):
         assert same(QUESTIONS[asked](opened(run)), answers[asked])
@@ -150,7 +154,9 @@ WORK = {
 
 
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK)
-def test_an_audit_whose_path_is_gone_or_holds_another_run_refuses_to_work(run, stranger, work):
+def test_an_audit_whose_path_is_gone_or_holds_another_run_refuses_to_work(
+    run, stranger, work
+):
     audit = opened(run)
     audit.log_lira()
     log, first = audit.decision_log, audit.members[:1].tolist()
@@ -173,7 +179,9 @@ def test_an_audit_whose_path_is_gone_or_holds_another_run_refuses_to_work(run, s
 def test_a_lost_shadow_model_is_named_and_trained_again(run, answers):
     (run / THIRD).unlink()
     audit = opened(run)
-    with pytest.warns(UserWarning, match=r"1 of \d+ shadow models are lost .*0003\.safetensors"):
+    with pytest.warns(
+        UserWarning, match=r"1 of \d+ shadow models are lost .*0003\.safetensors"
+    ):
         audit.log_lira()
     with pytest.warns(UserWarning, match="are lost"):
         notes = audit.evaluate("psmi", checkpoint="final", eta=0.5).warnings

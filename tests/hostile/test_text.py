@@ -124,10 +124,14 @@ def new_words(words):
 
 
 def texts(*labels, **given):
-    return lambda _folder: mw.data.TextDataset.from_texts(["a", "b"], [0, 1], *labels, **given)
+    return lambda _folder: mw.data.TextDataset.from_texts(
+        ["a", "b"], [0, 1], *labels, **given
+    )
 
 
-NAMED = [GOOD | {"name": name, "answer": i % 2} for i, name in enumerate((SECRET, "a", "b"))]
+NAMED = [
+    GOOD | {"name": name, "answer": i % 2} for i, name in enumerate((SECRET, "a", "b"))
+]
 LINES = [
     f'"{SECRET}?",SECRET a,b,c,d,SECRET e',
     f'"{SECRET}?",SECRET a,b,c,d',
@@ -152,7 +156,9 @@ REFUSED = [  # what is refused, and a fact that the error does name
 
 
 @pytest.mark.parametrize(("call", "fact"), REFUSED)
-def test_an_error_about_data_holds_nothing_of_a_sample_and_nothing_hidden(call, fact, tmp_path):
+def test_an_error_about_data_holds_nothing_of_a_sample_and_nothing_hidden(
+    call, fact, tmp_path
+):
     with pytest.raises(ValueError, match=fact) as error:
         call(tmp_path)
     for secret in ("SECRET", "Brindlow", "tremor"):
@@ -167,7 +173,9 @@ def test_an_error_about_data_holds_nothing_of_a_sample_and_nothing_hidden(call, 
 def evil(tmp_path_factory):
     """An audit whose ids and classes are hostile, the path of one whose manifest is, and data."""
     data = small_data()
-    ids, names, layers = ([f"{EVIL}{i}{'x' * LONG}" for i in range(n)] for n in (len(data), 10, 3))
+    ids, names, layers = (
+        [f"{EVIL}{i}{'x' * LONG}" for i in range(n)] for n in (len(data), 10, 3)
+    )
     labels = data.labels % 9
     labels[0] = 9  # alone in its class: it has no score
     data = mw.data.ImageDataset.from_arrays(data.images, labels, names, ids=ids)
@@ -178,7 +186,12 @@ def evil(tmp_path_factory):
     def change(manifest):
         manifest["layers"] = layers
         manifest["model"]["class"] = EVIL + "x" * LONG
-        manifest["fork"] = {"parent": EVIL, "start": "prediction", "checkpoint": EVIL, "seen": 3}
+        manifest["fork"] = {
+            "parent": EVIL,
+            "start": "prediction",
+            "checkpoint": EVIL,
+            "seen": 3,
+        }
 
     shutil.copytree(audit.path, folder / "changed")
     change_manifest(folder / "changed", change)
@@ -193,19 +206,34 @@ def test_warnings_and_summaries_are_harmless(evil):
     widget = audit.dashboard()
     shown = widget._repr_mimebundle_()[0]
     widget.close()
-    texts = [repr(audit), audit._repr_html_(), repr(audit.data), *(one.message for one in said)]
+    texts = [
+        repr(audit),
+        audit._repr_html_(),
+        repr(audit.data),
+        *(one.message for one in said),
+    ]
     for text in (*texts, shown["text/plain"], shown["text/html"]):
         assert_harmless(text)
 
 
 MODEL = mw.models.ConvNet(16)
 CALLS = {
-    "an unknown layer": lambda audit, path, _: mw.Audit.open(path).score("loss", layer=EVIL * 9),
+    "an unknown layer": lambda audit, path, _: mw.Audit.open(path).score(
+        "loss", layer=EVIL * 9
+    ),
     "an unknown checkpoint": lambda audit, *_: audit.score("loss", checkpoint=EVIL),
-    "a layer not kept": lambda audit, path, _: mw.Audit.open(path).score("psmi", layer=1),
-    "another model": lambda audit, path, data: mw.Audit.open(path, data=data, model=MODEL),
-    "other data": lambda audit, path, data: mw.Audit.open(path, data=data.take(range(1, 399))),
-    "other classes": lambda _, path, data: mw.Audit(MODEL, data, path + "2", held_out=small_data()),
+    "a layer not kept": lambda audit, path, _: mw.Audit.open(path).score(
+        "psmi", layer=1
+    ),
+    "another model": lambda audit, path, data: mw.Audit.open(
+        path, data=data, model=MODEL
+    ),
+    "other data": lambda audit, path, data: mw.Audit.open(
+        path, data=data.take(range(1, 399))
+    ),
+    "other classes": lambda _, path, data: mw.Audit(
+        MODEL, data, path + "2", held_out=small_data()
+    ),
     "an unknown member": lambda _, path, data: mw.Audit(
         MODEL, data, path + "3", members=[EVIL * 9]
     ),

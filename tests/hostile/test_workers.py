@@ -31,7 +31,8 @@ class Large(ConvNet):
         if os.getpid() != self.main:
             (self.folder / "busy").touch()
             time.sleep(self.seconds)
-        return ConvNet.build(self, data)  # build itself travels by name, not with its class
+        # build itself travels by name, not with its class
+        return ConvNet.build(self, data)
 
 
 def fill(folder, seconds):
@@ -64,7 +65,11 @@ class Run:
         """Worker processes that are there now."""
         with contextlib.suppress(psutil.NoSuchProcess):
             family = psutil.Process(self.process.pid).children(recursive=True)
-            return [process for process in family if "popen_loky_posix" in command_of(process)]
+            return [
+                process
+                for process in family
+                if "popen_loky_posix" in command_of(process)
+            ]
         return []
 
     def worker(self, *, busy=True):
@@ -120,5 +125,7 @@ def test_a_parent_that_is_killed_leaves_no_worker_and_no_samples(run):
     worker = run.worker()
     run.process.kill()
     run.process.join()
-    assert not psutil.wait_procs([worker], timeout=PATIENCE)[1], "a worker outlives its parent"
+    assert not psutil.wait_procs([worker], timeout=PATIENCE)[1], (
+        "a worker outlives its parent"
+    )
     run.ended()

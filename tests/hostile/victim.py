@@ -59,7 +59,10 @@ def _evaluate(audit: mw.Audit) -> Answer:
 
 
 def _as_target(audit: mw.Audit) -> Answer:
-    return [_values(audit.as_target(2).score("psmi")), _values(audit.as_target(1).log_lira())]
+    return [
+        _values(audit.as_target(2).score("psmi")),
+        _values(audit.as_target(1).log_lira()),
+    ]
 
 
 def _trace(audit: mw.Audit) -> Answer:
@@ -69,7 +72,9 @@ def _trace(audit: mw.Audit) -> Answer:
 
 QUESTIONS: dict[str, Callable[[mw.Audit], Answer]] = {
     "checkpoints": lambda audit: [audit.checkpoints.to_numpy(dtype=float)],
-    "score": lambda audit: [_values(audit.score("psmi", checkpoint=at)) for at in (2, "final")],
+    "score": lambda audit: [
+        _values(audit.score("psmi", checkpoint=at)) for at in (2, "final")
+    ],
     "log_lira": lambda audit: [_values(audit.log_lira())],
     "evaluate": _evaluate,
     "trace": _trace,

@@ -9,7 +9,9 @@ from benchmarks import confirm, on_gpu
 from memowidgets.evaluation import below_class
 
 
-@pytest.mark.parametrize("setting", ["cancer", "diabetes", "tail-50", "digits-canaries"])
+@pytest.mark.parametrize(
+    "setting", ["cancer", "diabetes", "tail-50", "digits-canaries"]
+)
 def test_no_sample_is_twice_in_a_setting(setting: str) -> None:
     """A copy on the other side of a split would be a leak between models and truth."""
     _, data, _ = confirm.SETTINGS[setting](Namespace())
@@ -29,8 +31,12 @@ def test_rules_agree_with_a_loop() -> None:
     every = 1.4826 * np.median(distances)
     for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
         own, n = 1.4826 * np.median(distances[labels == label]), (labels == label).sum()
-        expected[i] = score < medians[label] - np.sqrt((n * own**2 + 10 * every**2) / (n + 10))
-    np.testing.assert_array_equal(confirm.flagged("class-shrunk", scores, labels), expected)
+        expected[i] = score < medians[label] - np.sqrt(
+            (n * own**2 + 10 * every**2) / (n + 10)
+        )
+    np.testing.assert_array_equal(
+        confirm.flagged("class-shrunk", scores, labels), expected
+    )
     np.testing.assert_array_equal(
         confirm.flagged("class", scores, labels), below_class(scores, labels)
     )
@@ -41,7 +47,9 @@ def test_what_is_found_in_the_lowest_share_agrees_with_a_loop() -> None:
     result, found = confirm.Result.read(confirm.KEPT / "fields-smollm2.npz"), 0
     for target in (0, 1, 2):
         own = np.flatnonzero(result.rows & (result.kept["target"] == target))
-        lowest = sorted(own, key=result.scores["psmi"].__getitem__)[: round(0.1 * len(own))]
+        lowest = sorted(own, key=result.scores["psmi"].__getitem__)[
+            : round(0.1 * len(own))
+        ]
         found += (result.kept["log_lira"][lowest] >= 4).sum()
     assert result.found_in(0.1, "psmi") == pytest.approx(found / result.memorized.sum())
 
@@ -54,7 +62,15 @@ def test_every_part_runs_on_a_cpu_but_what_has_no_memory(monkeypatch):
     asked = Namespace(device="cpu", tiny=True, cifar10=None)
     rows = on_gpu.rows(asked)
     assert not [row for row in rows if row.ours == "left out"]
-    for part in ("log-LiRA", "bfloat16", "WideResNet", "2 at once", "PSMI of 500", "top:1", "MMLU"):
+    for part in (
+        "log-LiRA",
+        "bfloat16",
+        "WideResNet",
+        "2 at once",
+        "PSMI of 500",
+        "top:1",
+        "MMLU",
+    ):
         assert any(part in row.work for row in rows)
 
     def fail(*_):

@@ -25,7 +25,9 @@ def environment(clone):
     purelib = sysconfig.get_path("purelib", vars={"base": str(venv)})
     Path(purelib, "zz-others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     others = ("JUPYTER", "PYTHONPATH")
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    ours = {
+        name: value for name, value in os.environ.items() if not name.startswith(others)
+    }
     return ours | {
         "PATH": os.pathsep.join([str(venv / "bin"), os.environ.get("PATH", "")]),
         "PIP_NO_INDEX": "1",  # what is pinned is there: nothing is fetched
@@ -72,8 +74,11 @@ def test_voila_shows_the_lesson(chromium, served, clone):
 def test_jupyterlab_opens_the_quickstart(chromium, served):
     shown = opened(chromium, served, "lab/tree/notebooks/01_quickstart.ipynb")
     title = "Which of these digits will the model memorise?"
-    shown.page.locator(".jp-NotebookPanel").get_by_role("heading", name=title).wait_for()
-    shown.page.wait_for_timeout(2500)  # what JupyterLab would ask is in its corner by then
+    shown.page.locator(".jp-NotebookPanel").get_by_role(
+        "heading", name=title
+    ).wait_for()
+    # what JupyterLab would ask is in its corner by then
+    shown.page.wait_for_timeout(2500)
     assert shown.page.locator(".Toastify__toast").all_inner_texts() == []
     assert shown.unexpected() == []
     shown.page.context.close()

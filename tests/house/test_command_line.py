@@ -28,7 +28,9 @@ from tests.programs import printed
 RECORDING = opening.RECORDINGS / "mmlu-field-smollm2"
 ANSI = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil"
 HEAVY = ("torch", "transformers", "altair", "sklearn", "pandas", "anywidget", "numpy")
-CALL = re.compile(r"\b(Audit|audit|mw)\.[a-z]+\b(?<!html)(?<!json)|\w\([\w, ]*[=)…]|\w=[…'\"]")
+CALL = re.compile(
+    r"\b(Audit|audit|mw)\.[a-z]+\b(?<!html)(?<!json)|\w\([\w, ]*[=)…]|\w=[…'\"]"
+)
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -43,7 +45,9 @@ def run(tmp_path_factory):
         one.hold(manifest)
     for name, kept in packed._files.items():
         arrays = {key: kept[key] for key in kept}
-        small = {key: a.astype(np.int32) for key, a in arrays.items() if a.dtype == np.uint16}
+        small = {
+            key: a.astype(np.int32) for key, a in arrays.items() if a.dtype == np.uint16
+        }
         directory.write_tensors(name, arrays | small, kept.metadata, kept.of)
     for name in packed._notes:
         note = packed.read_note(name)
@@ -104,7 +108,9 @@ def of_a_hub(run, tmp_path):
     arguments = {"name_or_path": "evil/model", "max_length": 64, "cache": True}
     model = {"model": "CausalLM.from_pretrained", "arguments": arguments}
     source = {"loader": "fetch_mcq", "arguments": {"name": "arc-easy"}}
-    return changed(run, tmp_path / "run", model_source=model, data=data | {"source": source})
+    return changed(
+        run, tmp_path / "run", model_source=model, data=data | {"source": source}
+    )
 
 
 def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys):
@@ -123,7 +129,8 @@ def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys):
     assert "pass --overwrite" in err
     page = tmp_path / "pass tau=.html"
     page.touch()
-    assert str(page) in said(capsys, "report", of_a_hub, page)[2]  # a path stays as it is
+    # a path stays as it is
+    assert str(page) in said(capsys, "report", of_a_hub, page)[2]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +138,10 @@ def test_a_report_of_a_run_asks_no_hub(of_a_hub, tmp_path, capsys):
     [
         (["--tau", "nan"], ["tau must be a", "number, not nan"]),
         (["--metric", ANSI], ["unknown score", "logit_gap"]),
-        (["--include-samples"], ["--include-samples: the samples are not at", "Python"]),
+        (
+            ["--include-samples"],
+            ["--include-samples: the samples are not at", "Python"],
+        ),
     ],
 )
 def test_options_that_make_no_sense(run, tmp_path, capsys, options, facts):
@@ -217,7 +227,9 @@ def test_a_folder_without_runs(tmp_path, capsys):
 
 def test_the_demo_writes_its_pages_and_opens_the_first(tmp_path, capsys, monkeypatch):
     opened = []
-    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or False)
+    monkeypatch.setattr(
+        "webbrowser.open", lambda address: opened.append(address) or False
+    )
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     status, out, err = said(capsys, "demo")
     (folder,) = tmp_path.iterdir()  # of its own
@@ -276,7 +288,15 @@ def test_here_everything_is_well_and_said_in_one_line_each(capsys):
     lines = said.out.splitlines()
     assert all(line.startswith(("ok  ", "note  ", "WRONG  ")) for line in lines)
     assert said.err == ""
-    for word in ("Python 3.", "numpy", "torch", "device", "ipykernel", "jupyterlab", "anywidget"):
+    for word in (
+        "Python 3.",
+        "numpy",
+        "torch",
+        "device",
+        "ipykernel",
+        "jupyterlab",
+        "anywidget",
+    ):
         assert word in said.out
 
 

@@ -44,7 +44,9 @@ def extended(tmp_path_factory):
         target = place / path
         before, after = target.read_text("utf-8") if target.exists() else "", ""
         if name:
-            before, line, after = re.split(rf"(^{name}\b.*\n)", before, flags=re.MULTILINE)
+            before, line, after = re.split(
+                rf"(^{name}\b.*\n)", before, flags=re.MULTILINE
+            )
             before += line
         target.write_text(before + text + after, encoding="utf-8")
     return place
@@ -110,7 +112,14 @@ for rho, epochs in ((0.5, 50), (None, 2)):
         handlers["end"](engine)
     print(watch.reached, bool(stopped), watch.audit.checkpoints["step"].iloc[-1] == watch.steps)
 """
-    assert python(extended, code)[-6:] == ["True", "True", "True", "False", "False", "True"]
+    assert python(extended, code)[-6:] == [
+        "True",
+        "True",
+        "True",
+        "False",
+        "False",
+        "True",
+    ]
 
 
 def test_the_widget_moves(extended, notebook_page):

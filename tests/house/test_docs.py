@@ -17,13 +17,19 @@ from tests.browser.harness import opened, save
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-ROOMS = re.findall(r"^(\w+)$", (ROOT / "docs/api/index.md").read_text("utf-8"), re.MULTILINE)
+ROOMS = re.findall(
+    r"^(\w+)$", (ROOT / "docs/api/index.md").read_text("utf-8"), re.MULTILINE
+)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 def blocks(page, language):
-    return [text for name, text in BLOCK.findall(page.read_text("utf-8")) if name == language]
+    return [
+        text
+        for name, text in BLOCK.findall(page.read_text("utf-8"))
+        if name == language
+    ]
 
 
 @pytest.mark.slow
@@ -67,7 +73,9 @@ def test_the_site_opens_from_disk_and_asks_nobody(chromium, site):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("question", "there"), [(9, True), (22, False)])
-def test_a_link_to_a_question_leads_there_or_to_the_lesson(chromium, site, question, there):
+def test_a_link_to_a_question_leads_there_or_to_the_lesson(
+    chromium, site, question, there
+):
     page = chromium.new_page(viewport={"width": 960, "height": 780})
     page.goto(f"{(site / 'worksheet.html').as_uri()}#question-{question}")
     page.wait_for_load_state()
@@ -88,7 +96,11 @@ LONG |= {(page, "pycon") for page in ("find_and_fix", "own_model", "start")}
 def pages(language):
     """The pages that show something in a language, as parameters."""
     return [
-        pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * ((page.stem, language) in LONG))
+        pytest.param(
+            page,
+            id=page.stem,
+            marks=[pytest.mark.slow] * ((page.stem, language) in LONG),
+        )
         for page in PAGES
         if blocks(page, language)
     ]
@@ -135,7 +147,9 @@ def resolved(node):
 @pytest.mark.parametrize("page", pages("python"))
 def test_the_fragments_of_a_page_use_names_that_there_are(page):
     """What needs a cluster, a GPU or an hour is not run; its names and keywords are checked."""
-    for node in (one for text in blocks(page, "python") for one in ast.walk(ast.parse(text))):
+    for node in (
+        one for text in blocks(page, "python") for one in ast.walk(ast.parse(text))
+    ):
         if isinstance(node, ast.Attribute):
             resolved(node)
         if isinstance(node, ast.Call) and (called := resolved(node.func)) is not None:

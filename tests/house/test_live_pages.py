@@ -24,9 +24,17 @@ from tests.report.test_page import expected, move_eta, type_tau
 
 pytestmark = pytest.mark.slow  # they need the site
 
-AUDITS = {"mmlu": "mmlu-field-smollm2", "banking77": "banking77-smollm2", "cifar10": "cifar10-wrn"}
+AUDITS = {
+    "mmlu": "mmlu-field-smollm2",
+    "banking77": "banking77-smollm2",
+    "cifar10": "cifar10-wrn",
+}
 FIRST = "patients-smollm2"  # on the first page
-PAGES = ["index", "live/hands", *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS))]
+PAGES = [
+    "index",
+    "live/hands",
+    *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS)),
+]
 # The three audits have pages of the same parts.
 EACH_KIND = [name for name in PAGES if not name.endswith(("banking77", "cifar10"))]
 MOST_BYTES = 1_400_000
@@ -85,7 +93,10 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
             assert counts(page) == expected(evaluation, tau(page))
             type_tau(page, "-0.37")
             assert counts(page) == expected(evaluation, -0.37)
-            said = [page.locator(f".mw-auc{part}").text_content() for part in ("", "-interval")]
+            said = [
+                page.locator(f".mw-auc{part}").text_content()
+                for part in ("", "-interval")
+            ]
             area = [evaluation.auc, *evaluation.auc_interval]
             shown = re.findall(r"\d\.\d+", " ".join(said))
             assert [*map(float, shown)] == pytest.approx(area, abs=0.005)
@@ -94,7 +105,9 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
 def test_the_guess_is_played_to_its_end_by_key(visit):
     page, audit = visit("index"), mw.open_recorded(FIRST)
     content = guess_of(audit)
-    truth = dict(zip(audit.evidence.member_data.questions, audit.log_lira(), strict=True))
+    truth = dict(
+        zip(audit.evidence.member_data.questions, audit.log_lira(), strict=True)
+    )
     assert page.locator(".mw-dashboard").count() == 0, "the truth waits for the guess"
     for six in content["sixes"][:2]:
         notes = [content["notes"][place] for place in six]
@@ -113,7 +126,10 @@ def test_the_guess_is_played_to_its_end_by_key(visit):
         go.press("Enter")
         said = page.locator(".mw-guess-result > div b").all_inner_texts()
         lowest = np.argsort([note["score"] for note in notes])[:3]
-        assert said == [f"{sum(is_true[:3])} of 3", f"{sum(is_true[i] for i in lowest)} of 3"]
+        assert said == [
+            f"{sum(is_true[:3])} of 3",
+            f"{sum(is_true[i] for i in lowest)} of 3",
+        ]
         assert page.locator(".mw-guess-memorised").count() == 3
         go.press("Enter")
     assert go.is_disabled()  # nothing is picked yet
@@ -136,7 +152,9 @@ def test_a_class_guesses_by_a_show_of_hands(visit):
     go = page.locator(".mw-guess-go")
     fields = page.get_by_label("hands for: ")
     assert go.is_disabled()
-    for field, hands in zip(fields.all(), ("3", "9", "-5", "", "30", "12"), strict=True):
+    for field, hands in zip(
+        fields.all(), ("3", "9", "-5", "", "30", "12"), strict=True
+    ):
         field.fill(hands)
     go.click()
     mine = sum(notes[place]["memorised"] for place in (1, 4, 5))
@@ -161,7 +179,9 @@ def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
     worst = scores[truth >= 4].idxmin()
     page.locator(".mw-opened .mw-whole-id").get_by_text(worst).wait_for()
     page.locator(".mw-fold > summary").click()
-    shown = page.locator(".mw-lira-legend .mw-ratio strong").inner_text().replace("−", "-")
+    shown = (
+        page.locator(".mw-lira-legend .mw-ratio strong").inner_text().replace("−", "-")
+    )
     assert float(shown) == pytest.approx(truth[worst], abs=0.01)
     assert page.get_by_role("button", name="compute").count() == 0
     data = audit.evidence.member_data
@@ -186,8 +206,13 @@ CUT = """() => [...document.querySelectorAll('.live :is(.mw-fact-value, .mw-sent
 @pytest.mark.parametrize("name", EACH_KIND)
 def test_a_page_is_light_fits_a_phone_and_everyone_can_use_it(visit, site, name):
     page = visit(name, 390, "dark")
-    loads = page.evaluate("() => performance.getEntriesByType('resource').map((one) => one.name)")
-    names = {site / f"{name}.html", *(Path(unquote(urlsplit(url).path)) for url in loads)}
+    loads = page.evaluate(
+        "() => performance.getEntriesByType('resource').map((one) => one.name)"
+    )
+    names = {
+        site / f"{name}.html",
+        *(Path(unquote(urlsplit(url).path)) for url in loads),
+    }
     assert sum(file.stat().st_size for file in names if file.is_file()) < MOST_BYTES
     if name == "index":
         all_notes(page)
@@ -212,7 +237,16 @@ STYLES = "() => [...document.querySelectorAll('article *')].map((e) => getComput
 def test_a_page_moves_over_http_too(chromium, site, tmp_path):
     port = free_port()
     home = f"http://127.0.0.1:{port}/"
-    command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "-d", site, str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "http.server",
+        "--bind",
+        "127.0.0.1",
+        "-d",
+        site,
+        str(port),
+    ]
     allowed = (home, "data:", "blob:")
     with (
         serving(command, home, tmp_path / "log"),
@@ -250,7 +284,9 @@ def test_every_control_is_reached_by_key_and_shows_it(visit, name):
     page.evaluate("() => window.mwBegin()")
     for _ in range(controls + 1):
         page.keyboard.press("Tab")
-    assert page.evaluate("() => window.mwReached") == [[i, True] for i in range(controls)]
+    assert page.evaluate("() => window.mwReached") == [
+        [i, True] for i in range(controls)
+    ]
 
 
 @pytest.mark.parametrize("name", EACH_KIND)
@@ -264,7 +300,9 @@ def test_without_scripts_a_still_and_a_table_stand_in(chromium, site, name):
     if name in ("index", "live/mmlu"):
         of = FIRST if name == "index" else AUDITS["mmlu"]
         point = mw.open_recorded(of).evaluate("psmi").at(0.0)
-        assert any(re.search(rf"flagged at τ = 0\s+{point.flagged}\b", row) for row in rows)
+        assert any(
+            re.search(rf"flagged at τ = 0\s+{point.flagged}\b", row) for row in rows
+        )
 
 
 # Something happens to the page's data before its script runs.
@@ -285,13 +323,17 @@ LOST = """new MutationObserver((_, observer) => {
         (LOST % "append('x')", "data are missing or damaged"),
     ],
 )
-def test_where_nothing_can_move_the_page_says_so_and_shows_its_still(chromium, site, before, what):
+def test_where_nothing_can_move_the_page_says_so_and_shows_its_still(
+    chromium, site, before, what
+):
     address = (site / "live" / "watch.html").as_uri()
     with opened(chromium, address, before=before, offline=True) as page:
         page.get_by_role("alert").filter(has_text=what).wait_for()
         assert page.locator(".live-still table").is_visible()
         image = page.locator(".live-still img")
-        page.wait_for_function("(image) => image.naturalWidth > 300", arg=image.element_handle())
+        page.wait_for_function(
+            "(image) => image.naturalWidth > 300", arg=image.element_handle()
+        )
 
 
 def test_the_policy_lets_nothing_else_run(chromium, site):
@@ -307,7 +349,9 @@ def test_the_policy_lets_nothing_else_run(chromium, site):
             return seen;
         }"""
     )
-    policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
+    policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute(
+        "content"
+    )
     page.close()
     assert refused == "object-src"
     assert policy.startswith("default-src 'none'; script-src 'self' 'sha256-")
@@ -338,7 +382,8 @@ def linked(chromium, tmp_path_factory):
             page.goto("about:blank")  # another fragment alone would not load it anew
             page.goto(address if "://" in address else f"{file.as_uri()}#{address}")
             page.wait_for_selector("body[data-ready]")
-            page.locator(".mw-card").first.wait_for(state="attached")  # hidden while comparing
+            # hidden while comparing
+            page.locator(".mw-card").first.wait_for(state="attached")
             return page
 
         yield go
@@ -400,16 +445,32 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
 
 def test_what_a_link_gets_wrong_is_one_sentence_and_the_rest_is_followed(linked):
     page = linked(link_to(tau=0.1, eta=5, filter="found"))
-    wrong = {"layer": "99", "selected": 99999, "comparing": ["psmi", None], "tau": -1000}
+    wrong = {
+        "layer": "99",
+        "selected": 99999,
+        "comparing": ["psmi", None],
+        "tau": -1000,
+    }
     wrong |= {"sort": "x" * 999, "page": 0.5, EVIL: 1, "constructor": 1}
     page.evaluate("(to) => { location.hash = to; }", link_to(**wrong, filter="missed"))
     page.locator('[data-filter="missed"][aria-pressed=true]').wait_for()
     said = page.locator(".mw-bar .mw-message").inner_text()
-    for fact in ("99", "99999", "compared", "-1000", "xxx", "0.5", EVIL[:30], "constructor"):
+    for fact in (
+        "99",
+        "99999",
+        "compared",
+        "-1000",
+        "xxx",
+        "0.5",
+        EVIL[:30],
+        "constructor",
+    ):
         assert fact in said
     page.evaluate("() => { location.hash = 'memowidgets=%E0%A4%A'; }")
     page.locator(".mw-message").get_by_text("no state of a dashboard").wait_for()
     # the address is written a moment later, at most every 400 ms
     page.wait_for_function("() => location.hash.includes('%22tau%22')")
-    kept = json.loads(unquote(page.evaluate("() => location.hash").partition("memowidgets=")[2]))
+    kept = json.loads(
+        unquote(page.evaluate("() => location.hash").partition("memowidgets=")[2])
+    )
     assert (kept["tau"], kept["eta"]) == (tau(page), 5) == (0.1, 5)

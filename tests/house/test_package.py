@@ -22,7 +22,9 @@ import memowidgets as mw
 from tests.programs import printed
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
 VERSION = PROJECT["version"]
 LARGEST = 19_000_000  # recorded audits are most of it
 
@@ -30,7 +32,15 @@ LARGEST = 19_000_000  # recorded audits are most of it
 @pytest.mark.slow
 def test_a_watched_loop_waits_for_no_library_that_it_does_not_need():
     """Pandas, SciPy and widgets take a second: a tenth of a training of ten seconds."""
-    heavy = ("pandas", "scipy", "IPython", "ipywidgets", "sklearn", "altair", "transformers")
+    heavy = (
+        "pandas",
+        "scipy",
+        "IPython",
+        "ipywidgets",
+        "sklearn",
+        "altair",
+        "transformers",
+    )
     code = f"""
 import sys, tempfile, torch, memowidgets as mw
 from torch import nn
@@ -130,14 +140,27 @@ def test_without_the_extras(code, tmp_path):
 @pytest.mark.slow
 def test_its_types_are_right():
     done = subprocess.run(
-        [sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "mypy"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
 
 
 def built(source, folder, target):
     """The file that a build of a source tree makes, and the names in it."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        target,
+        "-d",
+        str(folder),
+    ]
     subprocess.run(command, cwd=source, check=True, capture_output=True)
     (file,) = folder.iterdir()
     if target == "wheel":
@@ -156,7 +179,8 @@ def wheel(tmp_path_factory):
 def test_the_sdist_holds_what_is_tracked_and_makes_the_same_wheel(wheel, tmp_path):
     file, names = built(ROOT, tmp_path / "sdist", "sdist")
     ours = {str(file.relative_to(ROOT)) for file in tracked() if file.is_file()}
-    left_out = {name for name in ours if name.startswith("benchmarks/confirm/")}  # pyproject.toml
+    # pyproject.toml
+    left_out = {name for name in ours if name.startswith("benchmarks/confirm/")}
     assert ours - left_out <= set(names)
     assert not left_out & set(names)
     assert not [name for name in names if ".venv" in name or "__pycache__" in name]
@@ -175,9 +199,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     ours = {str(f.relative_to(ROOT)) for f in files if f.parent.name != "__pycache__"}
     kinds = {"py", "js", "css", "safetensors", "json", "typed"}
     assert kinds <= {name.rpartition(".")[2] for name in ours}
-    assert {name for name in ours if not name.startswith("memowidgets/voila/")} <= set(names)
+    assert {name for name in ours if not name.startswith("memowidgets/voila/")} <= set(
+        names
+    )
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    of_voila = f"memowidgets-{VERSION}.data/data/share/jupyter/voila/templates/memowidgets/"
+    of_voila = (
+        f"memowidgets-{VERSION}.data/data/share/jupyter/voila/templates/memowidgets/"
+    )
     places = ("memowidgets/", f"memowidgets-{VERSION}.dist-info/", of_voila)
     assert [name for name in names if not name.startswith(places)] == []
     endings = ("constraints.txt", ".ipynb", ".pyc")
@@ -217,7 +245,8 @@ def test_the_wheel_alone_trains_scores_and_shows(wheel, tmp_path):
     assert found == str(place / "memowidgets" / "__init__.py")
 
 
-FRONT_ENDS = sorted((ROOT / "memowidgets").glob("*/static/**/*.*s"))  # scripts and styles
+# scripts and styles
+FRONT_ENDS = sorted((ROOT / "memowidgets").glob("*/static/**/*.*s"))
 BANNED = r"\bimport\s*\(|@import|\beval\(|\.(inner|outer)HTML|insertAdjacentHTML|changed\.changed"
 
 
@@ -233,7 +262,12 @@ def test_a_front_end_is_small_and_asks_nobody(file):
 
 def requirements():
     groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
-    return [Requirement(text) for group in groups for text in group if "memowidgets" not in text]
+    return [
+        Requirement(text)
+        for group in groups
+        for text in group
+        if "memowidgets" not in text
+    ]
 
 
 def pins():
@@ -243,7 +277,9 @@ def pins():
 
 @pytest.mark.parametrize("requirement", requirements(), ids=str)
 def test_every_dependency_is_pinned_within_its_bounds(requirement):
-    versions = {canonicalize_name(p.partition("==")[0]): p.partition("==")[2] for p in pins()}
+    versions = {
+        canonicalize_name(p.partition("==")[0]): p.partition("==")[2] for p in pins()
+    }
     assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
 
 
@@ -254,12 +290,17 @@ def test_the_lowest_versions_are_the_bounds(extras):
     found = dict(line.split("==") for line in done.stdout.splitlines())
     assert ("torch" in found) == ("train" in extras)
     for name, version in found.items():
-        groups = [PROJECT["dependencies"], *(PROJECT["optional-dependencies"][e] for e in extras)]
+        groups = [
+            PROJECT["dependencies"],
+            *(PROJECT["optional-dependencies"][e] for e in extras),
+        ]
         assert f"{name}>={version}" in [text for group in groups for text in group]
 
 
 def test_the_version_is_the_same_everywhere():
-    cited, changed = ((ROOT / name).read_text("utf-8") for name in ("CITATION.cff", "CHANGELOG.md"))
+    cited, changed = (
+        (ROOT / name).read_text("utf-8") for name in ("CITATION.cff", "CHANGELOG.md")
+    )
     assert mw.__version__ == VERSION
     assert re.search(r"^version: (\S+)$", cited, re.MULTILINE)[1] == VERSION
     assert re.search(r"^## (\S+?),? ", changed, re.MULTILINE)[1] == VERSION
@@ -267,7 +308,9 @@ def test_the_version_is_the_same_everywhere():
 
 def test_no_two_files_or_classes_of_the_package_have_one_name():
     files = [*(ROOT / "memowidgets").rglob("*.py")]
-    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
+    nodes = [
+        node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))
+    ]
     names = [file.name for file in files if file.name != "__init__.py"]
     names += [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     assert [name for name, n in Counter(names).items() if n > 1] == []
@@ -276,7 +319,9 @@ def test_no_two_files_or_classes_of_the_package_have_one_name():
 def tracked():
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         pytest.skip("no git checkout: which files are ours is not known")
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    )
     return [ROOT / name for name in listed.stdout.decode().split("\0") if name]
 
 

@@ -56,7 +56,9 @@ def run(text, **names):
 def _folder_and_closed_widgets(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     opened, dashboard = [], mw.Audit.dashboard
-    monkeypatch.setattr(mw.Audit, "dashboard", lambda self: opened.append(dashboard(self)))
+    monkeypatch.setattr(
+        mw.Audit, "dashboard", lambda self: opened.append(dashboard(self))
+    )
     yield
     for widget in opened:
         widget.close()
@@ -77,7 +79,9 @@ def test_the_loop_stops_and_shows_what_is_flagged():
 def test_the_loop_with_a_forward_watches_texts():
     data = texts()
     words = tokenizer_of_words(data.texts)
-    module = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16).build(data)
+    module = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16).build(
+        data
+    )
 
     def tokenizer(batch, **options):
         return words(batch, padding=True, return_token_type_ids=False, **options)
@@ -96,24 +100,38 @@ def test_arrays_of_scikit_learn_find_the_wrong_labels():
     data = mw.data.TextDataset.from_texts(texts, told, ids=patients.ids)
     names, atypical = run(ARRAYS, mw=mw, data=data), patients.ids[patients.canaries]
     assert 0.95 <= names["drop"] < 0.999
-    assert names["audit"].score("psmi").nsmallest(wrong).index.isin(atypical).mean() > 0.7
-    assert pd.read_csv("flagged.csv", index_col="id").index.isin(atypical).sum() > 0.7 * wrong
+    assert (
+        names["audit"].score("psmi").nsmallest(wrong).index.isin(atypical).mean() > 0.7
+    )
+    assert (
+        pd.read_csv("flagged.csv", index_col="id").index.isin(atypical).sum()
+        > 0.7 * wrong
+    )
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # a model this small learns nothing: it is told
+# a model this small learns nothing: it is told
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_ten_lines_of_the_notebook_on_language_models_run(tmp_path, monkeypatch):
     """With questions.jsonl, and a tiny model where the hub's would be."""
     monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
     rng = np.random.default_rng(0)
     rows = [
-        {"question": f"Is {a} more than {b}?", "choices": ["yes", "no"], "answer": int(a <= b)}
+        {
+            "question": f"Is {a} more than {b}?",
+            "choices": ["yes", "no"],
+            "answer": int(a <= b),
+        }
         for a, b in rng.integers(0, 9, (40, 2))
     ]
     Path("questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     tokenizer = word_tokenizer(mw.data.MCQDataset.from_jsonl("questions.jsonl"))
     llama_folder(Path("HuggingFaceTB/SmolLM2-135M"), tokenizer, layers=9)
     book = nbformat.read(ROOT / "notebooks" / "02_language_model.ipynb", 4)
-    lines = "\n".join(cell.source for cell in book.cells).split("```python\n")[1].split("```")[0]
+    lines = (
+        "\n".join(cell.source for cell in book.cells)
+        .split("```python\n")[1]
+        .split("```")[0]
+    )
     assert len(lines.strip().splitlines()) <= 10
     Path("lines.py").write_text(lines)
     names = runpy.run_path("lines.py")
@@ -122,7 +140,9 @@ def test_the_ten_lines_of_the_notebook_on_language_models_run(tmp_path, monkeypa
 
 
 def test_what_the_readme_links_to_and_shows_is_there():
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / "README.md").read_text("utf-8")):
+    for target in re.findall(
+        r"\]\((?!https?:)([^)#]+)", (ROOT / "README.md").read_text("utf-8")
+    ):
         assert (ROOT / target).exists(), target
 
 

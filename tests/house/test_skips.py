@@ -28,7 +28,13 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
 
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     # A folder of its own for temporary files: pytest deletes those of earlier runs from the usual.
-    apart = ("-p", "conftest", "-c", f"{tmp_path}/pytest.ini", f"--basetemp={tmp_path}/temp")
+    apart = (
+        "-p",
+        "conftest",
+        "-c",
+        f"{tmp_path}/pytest.ini",
+        f"--basetemp={tmp_path}/temp",
+    )
 
     ours = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
     ours["PYTHONPATH"] = str(ROOT)

@@ -35,7 +35,9 @@ def test_it_is_a_loop_over_log_lira_to_the_ninth_digit():
     assert found.memorized.sum() == found.per_model.sum() > 50
     near = slow[np.abs(slow - 4) < 3]
     for value in near[:4]:  # just below a value it counts, just above it does not
-        below, above = (support(gaps, members, value + by).memorized.sum() for by in (-1e-9, 1e-9))
+        below, above = (
+            support(gaps, members, value + by).memorized.sum() for by in (-1e-9, 1e-9)
+        )
         assert (below, above) == ((slow >= value).sum(), (slow > value).sum())
 
 
@@ -49,7 +51,8 @@ def test_below_nine_models_a_side_there_is_no_count():
     assert np.isnan(found.memorized[[0, 2, 3]]).all()
     assert np.isfinite(found.memorized[1])
     assert found.models[:4].tolist() == [8, 9, 12, 20]
-    slow = slowly(gaps, members)[:, np.isfinite(found.memorized)]  # fitted on all of them
+    # fitted on all of them
+    slow = slowly(gaps, members)[:, np.isfinite(found.memorized)]
     np.testing.assert_array_equal(found.per_model, (slow >= 4).sum(axis=1))
     for none in (support(*made(m=17)), support([[1.0, 2.0]], [[True, False]])):
         assert np.isnan(none.memorized).all()

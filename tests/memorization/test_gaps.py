@@ -18,7 +18,9 @@ from memowidgets.memorization.gaps import moments
 from tests.memorization.test_lira import made
 
 GAPS, MEMBERS, TARGET = made(m=12, n=9)
-BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.nan, GAPS), GAPS)
+BROKEN = np.where(
+    np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.nan, GAPS), GAPS
+)
 
 
 @pytest.mark.parametrize(
@@ -37,16 +39,28 @@ BROKEN = np.where(np.arange(9) == 2, np.where(np.arange(12)[:, None] == 4, np.na
         (lambda: log_lira(GAPS, MEMBERS, TARGET[:2]), "each of the 9 samples"),
         (lambda: log_lira(GAPS[:0], MEMBERS[:0], TARGET), r"\(0, 9\)"),
         (lambda: log_lira(GAPS, MEMBERS, TARGET, "pooled"), "'global', 'shrunk'"),
-        (lambda: attack_success_rate(GAPS, MEMBERS, "x"), "'per-sample', 'global', 'shrunk'"),
+        (
+            lambda: attack_success_rate(GAPS, MEMBERS, "x"),
+            "'per-sample', 'global', 'shrunk'",
+        ),
         (lambda: support(GAPS, MEMBERS, np.nan), "eta must be"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, gamma=0), "gamma .* 0"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, np.arange(9) < 1), "two or more"),
         (lambda: rmia(GAPS, MEMBERS, TARGET, np.ones(4, bool)), "9 samples"),
-        (lambda: probability_memorized(TARGET, TARGET**2, np.nan), "eta must be a number"),
+        (
+            lambda: probability_memorized(TARGET, TARGET**2, np.nan),
+            "eta must be a number",
+        ),
         (lambda: probability_memorized([1.0], [1.0, 2.0]), "same shape"),
         (lambda: probability_memorized([1.0], [-1.0]), "0 or more"),
-        (lambda: probability_memorized([1.0, 2.0], [1.0, 1.0], score=[np.nan, 1.0]), "one finite"),
-        (lambda: probability_memorized([1.0, 2.0], [1.0, 1.0], score=[1.0]), "one finite"),
+        (
+            lambda: probability_memorized([1.0, 2.0], [1.0, 1.0], score=[np.nan, 1.0]),
+            "one finite",
+        ),
+        (
+            lambda: probability_memorized([1.0, 2.0], [1.0, 1.0], score=[1.0]),
+            "one finite",
+        ),
     ],
 )
 def test_bad_values(call, facts):
@@ -81,7 +95,9 @@ def test_a_side_without_a_model_has_the_moments_of_the_others():
         rest = present & (np.arange(5) != model)[:, None]
         for sample in range(6):
             own = gaps[rest[:, sample], sample]
-            expected = [len(own), own.mean(), len(own) * own.var()] if len(own) else [0, 0, 0]
+            expected = (
+                [len(own), own.mean(), len(own) * own.var()] if len(own) else [0, 0, 0]
+            )
             parts = found.count, found.mean, found.squares
             seen = [part[model, sample] for part in parts]
             assert seen == pytest.approx(expected, abs=1e-12)
@@ -93,7 +109,12 @@ def test_names_of_models_and_samples_are_compared_where_they_can_be():
     for names in (gaps.columns, [f"other {i}" for i in range(9)], ["s0"] * 9):
         named = pd.DataFrame(MEMBERS, columns=names)
         if list(names) == ["s0"] * 9:
-            gaps.columns = ["s0", "s0", *gaps.columns[2:]]  # a name that is repeated tells nothing
+            # a name that is repeated tells nothing
+            gaps.columns = [
+                "s0",
+                "s0",
+                *gaps.columns[2:],
+            ]
         np.testing.assert_allclose(counterfactual(gaps, named), expected)
     gaps.columns = [f"s{i}" for i in range(9)]
     for wrong in (

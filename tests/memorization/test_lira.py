@@ -38,7 +38,9 @@ def by_scipy(gaps, members, target):
 
 def test_per_sample_is_the_formula():
     gaps, members, target = made()
-    np.testing.assert_allclose(log_lira(gaps, members, target), by_scipy(gaps, members, target))
+    np.testing.assert_allclose(
+        log_lira(gaps, members, target), by_scipy(gaps, members, target)
+    )
 
 
 def test_global_uses_the_residuals_of_all():
@@ -54,7 +56,9 @@ def test_global_uses_the_residuals_of_all():
 
 def test_shrunk_lies_between():
     many = made(2000, 30)
-    np.testing.assert_allclose(log_lira(*many, "shrunk"), log_lira(*many), rtol=0.1, atol=0.05)
+    np.testing.assert_allclose(
+        log_lira(*many, "shrunk"), log_lira(*many), rtol=0.1, atol=0.05
+    )
     rng = np.random.default_rng(1)
     members = np.arange(12)[:, None] % 2 == np.zeros(3000)
     gaps = rng.normal(size=(12, 3000)) + members  # one variance for all
@@ -75,7 +79,9 @@ def test_shrunk_is_best_with_few_models():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         errors = {
-            name: np.mean(np.abs(log_lira(gaps, members, target, name) - exact).clip(max=20))
+            name: np.mean(
+                np.abs(log_lira(gaps, members, target, name) - exact).clip(max=20)
+            )
             for name in VARIANCES
         }
     assert errors["shrunk"] < min(errors["per-sample"], errors["global"])
@@ -86,7 +92,9 @@ def test_the_prior_is_found():
     n, m, freedom, scale = 20_000, 10, 6.0, 2.0
     variance = freedom * scale / rng.chisquare(freedom, size=n)
     gaps = rng.normal(size=(2 * m, n)) * np.sqrt(variance)
-    found = fitted_prior(moments(gaps, np.arange(2 * m)[:, None] % 2 == np.zeros(n)).inside)
+    found = fitted_prior(
+        moments(gaps, np.arange(2 * m)[:, None] % 2 == np.zeros(n)).inside
+    )
     assert found == pytest.approx((freedom, scale), rel=0.08)
 
 
@@ -111,7 +119,9 @@ def test_shift_and_scale_do_not_matter():
     gaps, members, target = made()
     for variance, (scale, shift) in product(VARIANCES, [(7, 3), (1e-6, 0)]):
         one = log_lira(gaps, members, target, variance)
-        other = log_lira(gaps * scale + shift, members, target * scale + shift, variance)
+        other = log_lira(
+            gaps * scale + shift, members, target * scale + shift, variance
+        )
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
@@ -140,7 +150,9 @@ def test_the_standard_error_is_the_spread_over_repetitions(variance):
 
 def drawn_posterior(rng, gaps, times=200_000):
     """Means and variances that one side's own gaps allow, without a prior."""
-    variance = ((gaps - gaps.mean()) ** 2).sum() / rng.chisquare(len(gaps) - 1, size=times)
+    variance = ((gaps - gaps.mean()) ** 2).sum() / rng.chisquare(
+        len(gaps) - 1, size=times
+    )
     return rng.normal(gaps.mean(), np.sqrt(variance / len(gaps))), np.sqrt(variance)
 
 
@@ -150,8 +162,12 @@ def test_the_standard_error_is_the_distance_from_drawn_truths():
     rng = np.random.default_rng(0)
     for column in range(5):
         own, member = gaps[:, column], members[:, column]
-        inside, outside = (drawn_posterior(rng, own[side]) for side in (member, ~member))
-        truth = norm.logpdf(target[column], *inside) - norm.logpdf(target[column], *outside)
+        inside, outside = (
+            drawn_posterior(rng, own[side]) for side in (member, ~member)
+        )
+        truth = norm.logpdf(target[column], *inside) - norm.logpdf(
+            target[column], *outside
+        )
         distance = np.sqrt(np.mean((truth - found[column]) ** 2))
         assert errors[column] == pytest.approx(distance, rel=0.02)
 
@@ -169,7 +185,11 @@ def test_standard_errors_cover_where_samples_are_memorised(m):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([1e-20, 1e-6, 1.0, 1e6, 1e20]), st.floats(-1e3, 1e3))
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([1e-20, 1e-6, 1.0, 1e6, 1e20]),
+    st.floats(-1e3, 1e3),
+)
 def test_single_precision_loses_nothing(seed, scale, shift):
     rng = np.random.default_rng(seed)
     gaps, members = rng.normal(size=(24, 40)) + shift, halves(rng, 24, 40)
@@ -177,7 +197,9 @@ def test_single_precision_loses_nothing(seed, scale, shift):
     target = rng.normal(size=40).astype(np.float32) * scale + shift * scale
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("memowidgets.memorization.gaps._MANY", 0)
-        one, double = (log_lira(g, members, target, "global") for g in (short, short.astype(float)))
+        one, double = (
+            log_lira(g, members, target, "global") for g in (short, short.astype(float))
+        )
     other = log_lira(short.astype(np.float64), members, target, "global")
     np.testing.assert_array_equal(double, other)
     np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
@@ -194,7 +216,9 @@ def test_blocks_do_not_show():
 def test_the_target_among_its_shadows_is_refused():
     gaps, members, _ = made()
     for kept in (gaps, gaps.astype(np.float32)):  # saved gaps may be rounded
-        with pytest.raises(ValueError, match=r"\(row\) 7 has exactly the target's gaps"):
+        with pytest.raises(
+            ValueError, match=r"\(row\) 7 has exactly the target's gaps"
+        ):
             log_lira(kept, members, gaps[7])
     alike = np.broadcast_to(gaps[0], gaps.shape)  # step 0: all models are one
     assert (log_lira(alike, members, gaps[0]) == 0).all()
@@ -214,7 +238,9 @@ def test_a_warning_counts_samples_with_few_models_on_either_side():
     for inside in (1, 4, 8):
         members[:] = np.arange(12)[:, None] < inside
         members[:, 0] = np.arange(12) < 4
-        with pytest.warns(UserWarning, match="9 of 9 samples .* inside or outside.*shrunk"):
+        with pytest.warns(
+            UserWarning, match="9 of 9 samples .* inside or outside.*shrunk"
+        ):
             found = log_lira(gaps, members, target, "per-sample")
         assert np.isnan(found[1:]).all() == (inside == 1)
         assert np.isfinite(log_lira(gaps, members, target, "shrunk")).all()

@@ -16,7 +16,8 @@ from tests.memorization.test_lira import VARIANCES, by_scipy, halves, made
 def by_definition(gaps, members, target, population, gamma):
     likelihood, own = 1 / (1 + np.exp(-gaps)), 1 / (1 + np.exp(-target))
     general = [
-        (p[~m].mean() + p[m].mean()) / 2 for p, m in zip(likelihood.T, members.T, strict=True)
+        (p[~m].mean() + p[m].mean()) / 2
+        for p, m in zip(likelihood.T, members.T, strict=True)
     ]
     ratio = own / np.array(general)
     found = []
@@ -37,7 +38,9 @@ def attacked(gaps, members):
 
 def test_attack_leaves_the_attacked_model_out():
     gaps, members, _ = made(m=20, n=30)
-    np.testing.assert_allclose(attack_success_rate(gaps, members), attacked(gaps, members))
+    np.testing.assert_allclose(
+        attack_success_rate(gaps, members), attacked(gaps, members)
+    )
 
 
 def test_attack_has_no_rate_without_both_sides():
@@ -49,7 +52,9 @@ def test_attack_has_no_rate_without_both_sides():
 
 def test_counterfactual_is_a_difference_of_means():
     gaps, members, _ = made(n=4)
-    expected = [g[m].mean() - g[~m].mean() for g, m in zip(gaps.T, members.T, strict=True)]
+    expected = [
+        g[m].mean() - g[~m].mean() for g, m in zip(gaps.T, members.T, strict=True)
+    ]
     np.testing.assert_allclose(counterfactual(gaps, members), expected)
 
 
@@ -89,6 +94,9 @@ def test_an_attack_needs_enough_models_on_each_side():
     for m, inside in ((4, 2), (5, 3), (5, 2)):  # of 5, one side alone could be attacked
         gaps, members, _ = made(m=m, n=9)
         members[:] = np.arange(m)[:, None] < inside
-        with pytest.warns(UserWarning, match="shrunk"), pytest.raises(ValueError, match="too few"):
+        with (
+            pytest.warns(UserWarning, match="shrunk"),
+            pytest.raises(ValueError, match="too few"),
+        ):
             attack_success_rate(gaps, members, "per-sample")
     assert np.isfinite(attack_success_rate(gaps, members, "shrunk")).all()

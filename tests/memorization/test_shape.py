@@ -13,7 +13,9 @@ from memowidgets.memorization.densities import excess_kurtosis, note_on_shape
 SHAPES = {
     "gaussian": lambda rng, size: rng.normal(size=size),
     "tails": lambda rng, size: rng.standard_t(3, size=size),
-    "humps": lambda rng, size: rng.choice([-2.0, 2.0], size=size) + 0.7 * rng.normal(size=size),
+    "humps": lambda rng, size: (
+        rng.choice([-2.0, 2.0], size=size) + 0.7 * rng.normal(size=size)
+    ),
 }
 
 
@@ -25,11 +27,15 @@ def gaps_of(shape, m, n=1000, seed=0):
     rng = np.random.default_rng(seed)
     members = np.argsort(rng.random((m, n)), axis=0) < m // 2
     spread = np.sqrt(6 / rng.chisquare(6, n)) * np.where(members, 0.8, 1.0)
-    return 3 * rng.normal(size=n) + 2 * members + spread * SHAPES[shape](rng, (m, n)), members
+    return 3 * rng.normal(size=n) + 2 * members + spread * SHAPES[shape](
+        rng, (m, n)
+    ), members
 
 
 @pytest.mark.parametrize("m", [8, 16, 32, 64])
-def test_heavy_tails_and_two_humps_are_found_from_16_models_on_and_gaussians_say_nothing(m):
+def test_heavy_tails_and_two_humps_are_found_from_16_models_on_and_gaussians_say_nothing(
+    m,
+):
     for seed in range(3):
         assert note_on_shape(*gaps_of("gaussian", m, seed=seed)) is None
         if m > 8:
@@ -42,7 +48,10 @@ def test_nothing_is_said_of_few_gaps():
     assert note_on_shape(*gaps_of("tails", 6)) is None
     kurtoses = [excess_kurtosis(*gaps_of("tails", 16, n=n))[0] for n in (14, 15)]
     assert np.isfinite(kurtoses).tolist() == [False, True]  # of 28 and 30 sides
-    assert note_on_shape(np.ones((32, 100)), np.arange(32)[:, None] % 2 == np.zeros(100)) is None
+    assert (
+        note_on_shape(np.ones((32, 100)), np.arange(32)[:, None] % 2 == np.zeros(100))
+        is None
+    )
 
 
 @pytest.mark.parametrize(("name", "kurtosis"), RECORDED.items())
@@ -66,7 +75,9 @@ def test_an_audit_says_so_beside_counts_and_probabilities():
         shadow_members=members[1:],
     )
     eta = float(audit.log_lira().quantile(0.8))
-    assert any("heavy tails" in note for note in audit.evaluate("loss", eta=eta).warnings)
+    assert any(
+        "heavy tails" in note for note in audit.evaluate("loss", eta=eta).warnings
+    )
     with pytest.warns(UserWarning, match="heavy tails"):
         audit.probability_memorized(eta)
 

@@ -24,14 +24,30 @@ from memowidgets.metrics.arrays import Frame
 
 RNG = np.random.default_rng(0)
 TABLE, ROW = np.abs(RNG.normal(size=(16, 9))), RNG.random(9)
-MEMBERS, LABELS, TRUTH = np.arange(16)[:, None] % 2 == np.zeros(9), np.arange(16) % 2, ROW > 0.5
+MEMBERS, LABELS, TRUTH = (
+    np.arange(16)[:, None] % 2 == np.zeros(9),
+    np.arange(16) % 2,
+    ROW > 0.5,
+)
 BAD = {
-    "masked": (lambda a: np.ma.masked_greater(a, np.sort(a, axis=None)[-2]), ValueError, "masked"),
+    "masked": (
+        lambda a: np.ma.masked_greater(a, np.sort(a, axis=None)[-2]),
+        ValueError,
+        "masked",
+    ),
     "complex": (lambda a: a + 1j, TypeError, "complex"),
     "dates": (lambda a: (1e6 * a).astype("datetime64[s]"), TypeError, "datetime64"),
-    "durations": (lambda a: (1e6 * a).astype("timedelta64[s]"), TypeError, "timedelta64"),
+    "durations": (
+        lambda a: (1e6 * a).astype("timedelta64[s]"),
+        TypeError,
+        "timedelta64",
+    ),
     "texts": (lambda a: a.astype(str), TypeError, "<U"),
-    "objects": (lambda a: np.where(a == a.max(), "x", a.astype(object)), TypeError, "object"),
+    "objects": (
+        lambda a: np.where(a == a.max(), "x", a.astype(object)),
+        TypeError,
+        "object",
+    ),
 }
 TAKES_A_TABLE = {
     "PSMI.fit": lambda a: PSMI(8).fit(a, LABELS),
@@ -72,9 +88,15 @@ def test_other_masked_and_missing_values():
     masked = np.ma.masked_array(MEMBERS, TABLE > 2)
     cases = [
         (lambda: log_lira(TABLE, masked, ROW), "masked"),
-        (lambda: PSMI(8).fit(TABLE, np.ma.masked_array(LABELS, LABELS > 0)), "8 of 16 values"),
+        (
+            lambda: PSMI(8).fit(TABLE, np.ma.masked_array(LABELS, LABELS > 0)),
+            "8 of 16 values",
+        ),
         (lambda: roc(ROW, np.ma.masked_array(TRUTH, TRUTH)), "masked"),
-        (lambda: roc(ROW, TRUTH, groups=np.where(ROW > 0.5, np.nan, ROW)), "groups .* row"),
+        (
+            lambda: roc(ROW, TRUTH, groups=np.where(ROW > 0.5, np.nan, ROW)),
+            "groups .* row",
+        ),
         (lambda: probability_memorized([0.0, np.inf], [1, 1]), "log_lira .* row 1"),
         (lambda: probability_memorized([0.0, 1.0], [np.inf, 1]), "errors .* row 0"),
     ]
@@ -89,7 +111,8 @@ def test_arrays_without_a_masked_value_and_objects_that_are_numbers_are_taken():
         assert np.array_equal(Mahalanobis().fit(same).score_samples(same), expected)
 
 
-@pytest.mark.parametrize("n", [200, 9000])  # above 2048 rows, only some are looked at first
+# above 2048 rows, only some are looked at first
+@pytest.mark.parametrize("n", [200, 9000])
 @pytest.mark.parametrize("method", ["control-variates", "plain"])
 def test_a_row_that_is_too_far_away_is_named(n, method):
     X, y = np.random.default_rng(0).normal(size=(n, 8)), np.arange(n) % 2

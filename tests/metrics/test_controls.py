@@ -36,7 +36,9 @@ def test_against_adaptive_quadrature(values, counts):
         return np.prod((1 + 2 * t * every) ** -0.5)
 
     def over_log_t(integrand):
-        return quad(lambda u: integrand(np.exp(u)) * np.exp(u), -60, 60, limit=500, epsabs=1e-13)[0]
+        return quad(
+            lambda u: integrand(np.exp(u)) * np.exp(u), -60, 60, limit=500, epsabs=1e-13
+        )[0]
 
     found, log = exact_means(np.array(values), np.array(counts))
     for j, value in enumerate(values):
@@ -93,7 +95,9 @@ def test_the_corrected_mean_is_that_of_cross_fitted_regressions():
             ridge = _RIDGE * np.diag(np.diag(covariance)[1:])
             slopes = np.linalg.solve(covariance[1:, 1:] + ridge, covariance[1:, 0])
             if i == 3:
-                slopes = np.array([covariance[0, 1] / covariance[1, 1] / (1 + _RIDGE), 0])
+                slopes = np.array(
+                    [covariance[0, 1] / covariance[1, 1] / (1 + _RIDGE), 0]
+                )
             residual[here] = f[here] - design[here] @ slopes
         assert found[i] == pytest.approx(residual.mean(), abs=1e-5)
         assert errors[i] == pytest.approx(residual.std() / np.sqrt(m - 3), rel=1e-4)
@@ -102,7 +106,10 @@ def test_the_corrected_mean_is_that_of_cross_fitted_regressions():
 @pytest.mark.parametrize("d", [12, 60])
 def test_components_are_the_leading_ones(d):
     """What they capture is held against a decomposition."""
-    k, rows = min(32, d - 1), np.random.default_rng(0).normal(size=(900, d)) * 0.8 ** np.arange(d)
+    k, rows = (
+        min(32, d - 1),
+        np.random.default_rng(0).normal(size=(900, d)) * 0.8 ** np.arange(d),
+    )
     axes, variances = leading(lambda columns: rows.T @ (rows @ columns), rows)
     np.testing.assert_allclose(axes @ axes.T, np.eye(k), atol=1e-12)
     most = (np.linalg.svd(rows)[1][:k] ** 2).sum()
@@ -132,4 +139,6 @@ def test_a_dominant_row_is_left_out_of_the_gaussian_of_all_rows():
     total = Gaussians.of(spreads, None).total
     np.testing.assert_allclose(total.centre, rows[0].mean(axis=0), rtol=1e-6)
     only = Whole.of(spreads[0], 1e-12)
-    np.testing.assert_allclose(total.mean_log_density(rows[0]), only.mean_log_density(rows[0]))
+    np.testing.assert_allclose(
+        total.mean_log_density(rows[0]), only.mean_log_density(rows[0])
+    )

@@ -22,7 +22,9 @@ def test_gap_is_to_the_largest_other():
     logits, y = made()
     for row in range(20):
         others = np.delete(logits[row], y[row])
-        assert logit_gap(logits, y)[row] == pytest.approx(logits[row, y[row]] - others.max())
+        assert logit_gap(logits, y)[row] == pytest.approx(
+            logits[row, y[row]] - others.max()
+        )
 
 
 def test_tensors_and_chunks(monkeypatch):
@@ -32,7 +34,9 @@ def test_tensors_and_chunks(monkeypatch):
         expected = score(logits, y)
         monkeypatch.setattr("memowidgets.metrics.arrays.MOST_ROWS", 33)
         assert np.array_equal(score(logits, y), expected)
-        np.testing.assert_allclose(score(torch.tensor(logits), torch.tensor(y)), expected)
+        np.testing.assert_allclose(
+            score(torch.tensor(logits), torch.tensor(y)), expected
+        )
         half = torch.tensor(logits).bfloat16()
         np.testing.assert_allclose(score(half, y), score(half.float().numpy(), y))
         assert score(logits.astype(np.float32), y).dtype == np.float64

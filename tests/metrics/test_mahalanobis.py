@@ -10,7 +10,12 @@ from memowidgets.metrics import Mahalanobis, mahalanobis
 
 def made(n, d, seed=0, decay=0.5):
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, d)) * np.arange(1, d + 1) ** -decay @ rng.normal(size=(d, d)) + 3
+    return (
+        rng.normal(size=(n, d))
+        * np.arange(1, d + 1) ** -decay
+        @ rng.normal(size=(d, d))
+        + 3
+    )
 
 
 def by_sklearn(X, kept):
@@ -18,7 +23,9 @@ def by_sklearn(X, kept):
     return -np.sqrt(EmpiricalCovariance().fit(coordinates).mahalanobis(coordinates))
 
 
-@pytest.mark.parametrize(("n", "d", "kept"), [(400, 20, 20), (60, 40, 12), (400, 60, 10)])
+@pytest.mark.parametrize(
+    ("n", "d", "kept"), [(400, 20, 20), (60, 40, 12), (400, 60, 10)]
+)
 def test_agrees_with_scikit_learn(n, d, kept):
     X = made(n, d)
     metric = Mahalanobis(kept).fit(X)
@@ -54,7 +61,8 @@ def test_leave_one_out_keeps_the_order():
     X = made(60, 3)
     inside = Mahalanobis().fit(X).score_samples(X)
     outside = [
-        Mahalanobis().fit(np.delete(X, i, 0)).score_samples(X[i : i + 1])[0] for i in range(60)
+        Mahalanobis().fit(np.delete(X, i, 0)).score_samples(X[i : i + 1])[0]
+        for i in range(60)
     ]
     assert np.array_equal(np.argsort(inside), np.argsort(outside))
 
@@ -75,7 +83,9 @@ def test_torch_and_other_layouts():
     for other in (torch.tensor(X), np.asfortranarray(X), X.astype(np.float64) * 1e20):
         metric = Mahalanobis().fit(other)
         np.testing.assert_allclose(metric.score_samples(other), expected, rtol=1e-4)
-        np.testing.assert_allclose(metric.mean_, np.asarray(other).mean(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(
+            metric.mean_, np.asarray(other).mean(axis=0), rtol=1e-5
+        )
     half = torch.tensor(X).bfloat16()
     np.testing.assert_allclose(
         Mahalanobis().fit(half).score_samples(half),
@@ -89,7 +99,10 @@ def test_bad_input():
     broken[0, 2] = np.nan
     cases = [
         (lambda: Mahalanobis().fit(broken), "NaN or infinite.* row 0, column 2"),
-        (lambda: Mahalanobis().fit(X).score_samples(broken), "NaN or infinite.* row 0, column 2"),
+        (
+            lambda: Mahalanobis().fit(X).score_samples(broken),
+            "NaN or infinite.* row 0, column 2",
+        ),
         (lambda: Mahalanobis().fit(X[:1]), "single row"),
         (lambda: Mahalanobis().fit(np.ones((20, 3))), "all rows of X are equal"),
         (lambda: Mahalanobis().fit(X).score_samples(X[:, :2]), "2 features"),

@@ -37,4 +37,6 @@ def test_order_of_samples_and_names_and_order_of_classes_do_not_matter(world, se
     order = np.random.default_rng(seed).permutation(len(y))
     expected = scores_of(X, y, method="plain")[order]
     renamed = np.array(["z", "m", "a"])[y[order]]
-    np.testing.assert_allclose(scores_of(X[order], renamed, method="plain"), expected, atol=1e-4)
+    np.testing.assert_allclose(
+        scores_of(X[order], renamed, method="plain"), expected, atol=1e-4
+    )

@@ -45,7 +45,9 @@ def test_means_of_controls_are_exact(n_classes, most, monkeypatch):
     places, P = projections.segments(y), found.directions.along(X)
     means = found.look.gaussians.means(X, places)
     room = np.empty((5, m, len(X)), dtype=np.float32)
-    _, *controls = projections._variables(room, P, places, found.tables, slice(0, m), means)
+    _, *controls = projections._variables(
+        room, P, places, found.tables, slice(0, m), means
+    )
     for control in controls:
         far = control.mean(axis=0) / (control.std(axis=0) / np.sqrt(m))
         assert np.abs(far).max() < 5
@@ -54,9 +56,13 @@ def test_means_of_controls_are_exact(n_classes, most, monkeypatch):
 def test_agrees_with_the_published_package():
     X, y = reference.made(500, 20, 5)
     np.random.seed(0)
-    theirs, _, _ = published.PSMI(n_estimators=4000).fit_transform(X.astype(np.float64), y)
+    theirs, _, _ = published.PSMI(n_estimators=4000).fit_transform(
+        X.astype(np.float64), y
+    )
     ours, error = PSMI(1024).fit(X, y).score_samples(X, y, return_std=True)
-    spread = reference.values(X, y, reference.directions(2000, 20)).std(axis=1) / np.sqrt(4000)
+    spread = reference.values(X, y, reference.directions(2000, 20)).std(
+        axis=1
+    ) / np.sqrt(4000)
     assert np.mean(np.abs(ours - theirs) < 4 * np.hypot(error, spread)) > 0.99
 
 
@@ -73,7 +79,9 @@ def test_standard_errors_are_honest(n_classes, n):
     X, y, expected = reference.long_reference(n, 32, n_classes, decay=0.3)
     covered = []
     for seed in range(6):
-        found, error = PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        found, error = (
+            PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        )
         covered.append(np.mean(np.abs(found - expected) < 1.96 * error))
     assert 0.91 <= np.mean(covered) <= 0.98
 
@@ -92,7 +100,8 @@ def test_auto_reaches_its_tolerance_or_says_so():
     assert estimator.n_directions_ % 256 == 0
     assert 256 < estimator.n_directions_ < 2048
     assert np.array_equal(
-        estimator.score_samples(X, y), PSMI(estimator.n_directions_).fit(X, y).score_samples(X, y)
+        estimator.score_samples(X, y),
+        PSMI(estimator.n_directions_).fit(X, y).score_samples(X, y),
     )
 
 
@@ -109,7 +118,9 @@ def test_the_default_follows_the_data():
 
 def test_the_default_stops_at_2048(monkeypatch):
     rng, asked, fit = np.random.default_rng(0), [], fitted.fit
-    monkeypatch.setattr("memowidgets.metrics.psmi.fit", lambda *a: asked.append(a[3]) or fit(*a))
+    monkeypatch.setattr(
+        "memowidgets.metrics.psmi.fit", lambda *a: asked.append(a[3]) or fit(*a)
+    )
     X, y = rng.normal(size=(1000, 64)), np.arange(1000) % 4
     psmi = PSMI(tol=1e-3).fit(X, y)
     assert asked == [256, 2048]  # at once, where it is far from its tolerance
@@ -131,7 +142,9 @@ def exact_in_the_plane(X, y, steps=400):
     """PSMI of two columns, by a sum over angles that are dense near both axes."""
     edges = np.union1d(np.logspace(-9, 0, steps), np.linspace(0, 1, steps)) * np.pi / 4
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / np.pi
-    angles = np.concatenate([axis + middle * s for axis in (0, np.pi / 2) for s in (1, -1)])
+    angles = np.concatenate(
+        [axis + middle * s for axis in (0, np.pi / 2) for s in (1, -1)]
+    )
     theta = np.column_stack([np.cos(angles), np.sin(angles)])
     return reference.values(X, y, theta) @ np.tile(width, 4)
 
@@ -143,7 +156,9 @@ def test_controls_that_others_explain(n_classes, second):
     for seed in range(4):
         X, y = nearly_one_dimension(n_classes, second, seed)
         found = score(X, y, seed=seed)
-        np.testing.assert_allclose(found, exact_in_the_plane(X[:, :2], y, 60), atol=0.01)
+        np.testing.assert_allclose(
+            found, exact_in_the_plane(X[:, :2], y, 60), atol=0.01
+        )
 
 
 @pytest.mark.parametrize("longer", [1, 100, 0.01])
@@ -154,9 +169,13 @@ def test_two_features_of_any_axes(n_classes, longer):
     X = (rng.normal(size=(400, 2)) + rng.normal(size=(n_classes, 2))[y]) * [longer, 1]
     expected = exact_in_the_plane(X, y)
     for seed in range(3):
-        found, error = PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        found, error = (
+            PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        )
         np.testing.assert_allclose(found, expected, atol=1e-3)
-        assert np.sqrt(np.mean((found - expected) ** 2)) < (1e-5 if longer == 1 else 1e-4)
+        assert np.sqrt(np.mean((found - expected) ** 2)) < (
+            1e-5 if longer == 1 else 1e-4
+        )
         assert np.mean(np.abs(found - expected) < 3 * error + 2e-6) > 0.7
         assert error.max() < 0.01
 
@@ -172,12 +191,15 @@ def few_of_some_classes():
 def test_classes_of_three():
     X, y = few_of_some_classes()
     parts = [
-        PSMI(4096, "plain", random_state=1000 + s).fit(X, y).score_samples(X, y) for s in range(16)
+        PSMI(4096, "plain", random_state=1000 + s).fit(X, y).score_samples(X, y)
+        for s in range(16)
     ]
     expected, error_there = np.mean(parts, axis=0), np.std(parts, axis=0) / 4
     covered = []
     for seed in range(6):
-        found, error = PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        found, error = (
+            PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        )
         far = np.abs(found - expected)
         covered.append(np.mean(far < 1.96 * np.hypot(error, error_there)))
     assert np.mean(covered) > 0.92  # .88 with tails of a thousandth
@@ -204,13 +226,15 @@ def test_a_huge_row_costs_directions_and_no_precision(n, n_classes):
     theta = reference.directions(2000, 16)
     values = reference.values(X, y, theta)
     found, error = PSMI(2000, "plain").fit(X, y).score_samples(X, y, return_std=True)
-    np.testing.assert_allclose(found, values.mean(axis=1), atol=1e-4)  # float64, same directions
+    # float64, same directions
+    np.testing.assert_allclose(found, values.mean(axis=1), atol=1e-4)
     others = (y == y[5]) & (np.arange(n) != 5)
     along = np.log(np.abs(theta @ (X[5] / np.linalg.norm(X[5]))))
     assert np.corrcoef(values[others].mean(axis=0), along)[0, 1] ** 2 > 0.7
     assert np.median(error[others]) > 0.02  # said, not hidden
     corrected = PSMI(256).fit(X, y).score_samples(X, y, return_std=True)[1]
-    assert np.median(corrected[others]) < np.median(error[others])  # by an eighth as many
+    # by an eighth as many
+    assert np.median(corrected[others]) < np.median(error[others])
 
 
 def test_representations_that_know_nothing_are_noticed():
@@ -249,8 +273,12 @@ def test_rotated_directions_give_the_scores_of_independent_ones(monkeypatch):
     monkeypatch.setattr(fitted, "ROTATED_FROM", 64)
     covered = []
     for seed in range(8):
-        found, error = PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
-        covered.append(np.mean(np.abs(found - expected) < 1.96 * np.hypot(error, its_error)))
+        found, error = (
+            PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        )
+        covered.append(
+            np.mean(np.abs(found - expected) < 1.96 * np.hypot(error, its_error))
+        )
     assert 0.9 <= np.mean(covered) <= 0.99
 
 
@@ -259,7 +287,9 @@ def test_directions_are_not_the_data(seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((600, 300), dtype=np.float32)
     y = np.arange(600) % 3
-    found, error = PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+    found, error = (
+        PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+    )
     expected = score(X, y, 4000, "plain", seed=77)
     assert np.mean(np.abs(found - expected) < 2.5 * error + 0.01) > 0.95
 
@@ -323,14 +353,21 @@ def test_tensors_give_the_same(method, n_classes, rotated_from, monkeypatch):
     monkeypatch.setattr(fitted, "ROTATED_FROM", rotated_from)
     X, y = reference.made(500, 16, n_classes)
     expected = score(X, y, 256, method)
-    assert np.array_equal(score(torch.tensor(X), torch.tensor(y), 256, method), expected)
+    assert np.array_equal(
+        score(torch.tensor(X), torch.tensor(y), 256, method), expected
+    )
     monkeypatch.setattr(
-        "memowidgets.metrics.arrays.stays", lambda array: isinstance(array, torch.Tensor)
+        "memowidgets.metrics.arrays.stays",
+        lambda array: isinstance(array, torch.Tensor),
     )
     estimator = PSMI(256, method).fit(torch.tensor(X), y)
-    np.testing.assert_allclose(estimator.score_samples(torch.tensor(X), y), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        estimator.score_samples(torch.tensor(X), y), expected, atol=1e-5
+    )
     rough = torch.tensor(X).bfloat16()
-    np.testing.assert_allclose(score(rough, y), score(rough.float().numpy(), y), atol=1e-6)
+    np.testing.assert_allclose(
+        score(rough, y), score(rough.float().numpy(), y), atol=1e-6
+    )
 
 
 def layouts(X, tmp_path):
@@ -366,7 +403,9 @@ def test_any_size(size):
 
 def test_far_from_the_origin():
     X, y = reference.made(200, 12, 3)
-    np.testing.assert_allclose(score(X.astype(np.float64) + 1e6, y), score(X, y), atol=1e-3)
+    np.testing.assert_allclose(
+        score(X.astype(np.float64) + 1e6, y), score(X, y), atol=1e-3
+    )
     np.testing.assert_allclose(score(X + np.float32(100), y), score(X, y), atol=2e-3)
 
 
@@ -384,7 +423,9 @@ def test_unequal_classes():
 
 def test_one_warning_names_all_small_classes():
     X, y = reference.made(150, 10, 3)
-    names = np.array(["ward c", "ward a", "ward b"])[np.where(np.arange(150) < 130, 0, y)]
+    names = np.array(["ward c", "ward a", "ward b"])[
+        np.where(np.arange(150) < 130, 0, y)
+    ]
     (warning,) = PSMI().fit(X, names).warnings_
     counts = [(name, int((names == name).sum())) for name in ("ward a", "ward b")]
     assert all(f"'{name}' ({count})" in warning for name, count in counts)
@@ -462,7 +503,11 @@ def test_a_million_samples():
 )
 def test_memory(n, d, m, kind):
     X, y = reference.made(n, d, 8)
-    X = X + np.float32(50) if kind == "far" else X.astype(kind if kind != "plain" else "float32")
+    X = (
+        X + np.float32(50)
+        if kind == "far"
+        else X.astype(kind if kind != "plain" else "float32")
+    )
     tracemalloc.start()
     score(X, y, m, "plain" if kind == "plain" else "control-variates")
     peak = tracemalloc.get_traced_memory()[1]
@@ -518,12 +563,21 @@ def test_bad_shapes_and_labels():
         (lambda: PSMI().fit(X[0], y), r"n_features\), but has shape \(6,\)"),
         (lambda: PSMI().fit(X[:0], y[:0]), r"shape \(0, "),
         (lambda: PSMI().fit(X, y[:-1]), "each of the 50 samples"),
-        (lambda: PSMI().fit(X, np.where(y == 0, np.nan, y)), "missing, the first in row"),
+        (
+            lambda: PSMI().fit(X, np.where(y == 0, np.nan, y)),
+            "missing, the first in row",
+        ),
         (lambda: PSMI().fit(X, np.zeros(50)), "single class"),
         (lambda: PSMI().fit(X, np.append(y[:-1], 7)), "class 7 has a single sample"),
         (lambda: PSMI().score_samples(X, y), "not fitted"),
-        (lambda: known.score_samples(X, np.full(50, 9)), "label of row 0, 9, is not one of the 2"),
-        (lambda: known.score_samples(X[:, :3], y), "3 features, but the fitted one had 6"),
+        (
+            lambda: known.score_samples(X, np.full(50, 9)),
+            "label of row 0, 9, is not one of the 2",
+        ),
+        (
+            lambda: known.score_samples(X[:, :3], y),
+            "3 features, but the fitted one had 6",
+        ),
         (lambda: PSMI(0), "n_directions"),
         (lambda: PSMI(method="exact"), "'control-variates', 'plain'"),
         (lambda: PSMI(256, tol=0.1), "tol"),
@@ -557,7 +611,9 @@ def test_one_feature_has_one_direction_and_an_exact_score():
     y = np.arange(2000) % 2
     X = (rng.normal(size=2000) + 4 * y)[:, np.newaxis]
     scores, errors = PSMI().fit(X, y).score_samples(X, y, return_std=True)
-    density = np.array([norm(X[y == c].mean(), X[y == c].std()).logpdf(X[:, 0]) for c in (0, 1)])
+    density = np.array(
+        [norm(X[y == c].mean(), X[y == c].std()).logpdf(X[:, 0]) for c in (0, 1)]
+    )
     exact = density[y, np.arange(2000)] - np.logaddexp(*(density + np.log(0.5)))
     np.testing.assert_allclose(scores, exact, atol=1e-4)
     assert errors.max() < 1e-3  # of rounding, which small directions have more of
@@ -582,7 +638,9 @@ def test_held_out_rows_that_are_far_from_every_class(n_classes):
 
 
 def test_rows_for_a_first_look_are_a_share_of_each_class_and_at_least_four():
-    codes = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [600, 200, 10, 2]))
+    codes = np.random.default_rng(0).permutation(
+        np.repeat([0, 1, 2, 3], [600, 200, 10, 2])
+    )
     rows = fitted.picked_rows(codes, 100)
     assert len(np.unique(rows)) == len(rows)
     assert np.bincount(codes[rows]).tolist() == [73, 24, 4, 2]
@@ -617,4 +675,6 @@ def test_text_labels():
     names = np.array(["ward c", "ward a", "ward b"])[y]
     estimator = PSMI().fit(X, names)
     assert estimator.classes_.tolist() == ["ward a", "ward b", "ward c"]
-    np.testing.assert_allclose(estimator.score_samples(X, names), score(X, y), atol=1e-5)
+    np.testing.assert_allclose(
+        estimator.score_samples(X, names), score(X, y), atol=1e-5
+    )

@@ -36,7 +36,10 @@ def test_mean_rank_by_hand():
         (LOSSES[:1], r"two checkpoints or more, but has shape .1, 40."),
         (LOSSES[:, :0], r"shape .\d+, 0."),
         (np.where(LOSSES[2, 7] == LOSSES, np.nan, LOSSES), "NaN or .* row 2, column 7"),
-        (np.where(LOSSES[2, 7] == LOSSES, np.inf, LOSSES), "infinite, .* row 2, column 7"),
+        (
+            np.where(LOSSES[2, 7] == LOSSES, np.inf, LOSSES),
+            "infinite, .* row 2, column 7",
+        ),
     ],
 )
 def test_what_is_no_trace_is_refused(of, values, message):

@@ -23,7 +23,11 @@ def llama_folder(
     max_shard_size: str = "1GB",
 ) -> Path:
     """Write a Llama and its tokenizer as `save_pretrained` leaves them."""
-    size = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers}
+    size = {
+        "hidden_size": width,
+        "intermediate_size": 2 * width,
+        "num_hidden_layers": layers,
+    }
     size |= {"num_attention_heads": 2, "num_key_value_heads": 2}
     config = LlamaConfig(vocab_size=len(tokenizer), pad_token_id=0, **size)
     with torch.random.fork_rng():
@@ -42,17 +46,23 @@ def saved(folder: Path, *parts) -> Path:
 
 def one_pass(model, module, data, positions, precision="float32"):
     """Return what a module gives for samples, with its layers."""
-    return forward(model, module, data, positions, torch.device("cpu"), precision, capture=True)
+    return forward(
+        model, module, data, positions, torch.device("cpu"), precision, capture=True
+    )
 
 
 def assert_kept_is_near(cached, plain, data, atol):
     """Compare a pass from the kept output of frozen blocks with one that computes it anew."""
     every = np.arange(len(data))
-    kept, anew = (one_pass(one, one.build(data), data, every) for one in (cached, plain))
+    kept, anew = (
+        one_pass(one, one.build(data), data, every) for one in (cached, plain)
+    )
     assert list(kept.layers) == ["1", "2", "3"]
     for name in kept.layers:
         scale = np.abs(anew.layers[name]).max()
-        np.testing.assert_allclose(kept.layers[name], anew.layers[name], atol=0.02 * scale)
+        np.testing.assert_allclose(
+            kept.layers[name], anew.layers[name], atol=0.02 * scale
+        )
     np.testing.assert_allclose(kept.losses, anew.losses, atol=atol)
     assert (anew.losses != kept.losses).any()  # the cache was used: bfloat16 rounds
 

@@ -6,7 +6,11 @@ import cloudpickle
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForImageClassification, ViTImageProcessorPil
+from transformers import (
+    AutoConfig,
+    AutoModelForImageClassification,
+    ViTImageProcessorPil,
+)
 
 import memowidgets as mw
 from memowidgets.models import image_classifier
@@ -18,7 +22,8 @@ STAGES = {"depths": [1, 1]}
 WINDOWS = {"patch_size": 4, "embed_dim": 8, "num_heads": [1, 2], "window_size": 2}
 FAMILIES = {
     "vit": SMALL | {"intermediate_size": 32, "image_size": 16, "patch_size": 8},
-    "resnet": STAGES | {"embedding_size": 8, "hidden_sizes": [8, 16], "layer_type": "basic"},
+    "resnet": STAGES
+    | {"embedding_size": 8, "hidden_sizes": [8, 16], "layer_type": "basic"},
     "swin": STAGES | WINDOWS | {"image_size": 16},
 }
 READ = {  # what the head reads of a block's states
@@ -42,7 +47,9 @@ def data():
 
 def tiny(family: str, **changes):
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, **{"num_labels": 3, **FAMILIES[family], **changes})
+    config = AutoConfig.for_model(
+        family, **{"num_labels": 3, **FAMILIES[family], **changes}
+    )
     return AutoModelForImageClassification.from_config(config).eval()
 
 
@@ -60,13 +67,17 @@ def test_layers_logits_and_loss_are_those_of_transformers(family, data):
     raw = tiny(family)
     model = classifier(raw)
     seen = one_pass(model, model.build(data), data, np.arange(4))
-    pixels = processor()(images=list(data.images[:4]), return_tensors="pt")["pixel_values"]
+    pixels = processor()(images=list(data.images[:4]), return_tensors="pt")[
+        "pixel_values"
+    ]
     assert pixels.shape == (4, 3, 16, 16)
     with torch.no_grad():
         expected = raw(pixels, output_hidden_states=True)
     np.testing.assert_allclose(seen.logits, expected.logits, atol=2e-5)
     labels = torch.from_numpy(data.labels[:4])
-    losses = torch.nn.functional.cross_entropy(expected.logits, labels, reduction="none")
+    losses = torch.nn.functional.cross_entropy(
+        expected.logits, labels, reduction="none"
+    )
     np.testing.assert_allclose(seen.losses, losses, atol=2e-5)
     assert list(seen.layers) == ["1", "2"]
     for k in (1, 2):
@@ -81,7 +92,9 @@ def test_a_module_from_elsewhere_is_read_and_left_as_it_is(family, data):
     assert_left_as_it_is(classifier(raw), raw, data)
 
 
-def test_images_that_do_not_fit_in_memory_are_processed_for_each_batch(data, monkeypatch):
+def test_images_that_do_not_fit_in_memory_are_processed_for_each_batch(
+    data, monkeypatch
+):
     positions = np.array([7, 2, 20])
     kept = classifier(tiny("vit")).feeder(data, CPU)(positions)
     monkeypatch.setattr(image_classifier, "_MOST_KEPT", 0)
@@ -94,7 +107,11 @@ def test_a_run_is_of_its_weights_running_means_and_processor(data):
     moved = tiny("resnet")
     moved.resnet.embedder.embedder.normalization.running_mean += 1
     other = processor(do_resize=False)
-    made = [classifier(tiny("resnet")), classifier(moved), classifier(tiny("resnet"), of=other)]
+    made = [
+        classifier(tiny("resnet")),
+        classifier(moved),
+        classifier(tiny("resnet"), of=other),
+    ]
     assert len({str(sorted(model.describe(data).items())) for model in made}) == 3
     again = cloudpickle.loads(cloudpickle.dumps(made[0]))
     assert again.describe(data) == made[0].describe(data)
@@ -108,7 +125,9 @@ def test_a_head_of_another_width_is_made_anew_from_the_seed(family, data, tmp_pa
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         module = model.build(data)
-        heads.append(next(reversed(list(module.classifier.modules()))).weight.detach().numpy())
+        heads.append(
+            next(reversed(list(module.classifier.modules()))).weight.detach().numpy()
+        )
     assert heads[0].shape == (3, 16)
     np.testing.assert_array_equal(heads[0], heads[1])
     assert (heads[0] != heads[2]).any()

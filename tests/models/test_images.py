@@ -41,7 +41,9 @@ def test_maps_shrink_by_half_and_the_pooled_features_are_last():
     module = model.build(data).eval()
     feed = model.feeder(data, torch.device("cpu"))
     with torch.no_grad(), model.capture_layers(module) as kept:
-        logits, _ = model.outputs(module, feed(np.arange(4)), torch.from_numpy(data.labels[:4]))
+        logits, _ = model.outputs(
+            module, feed(np.arange(4)), torch.from_numpy(data.labels[:4])
+        )
     assert logits.shape == (4, 10)
     assert tuple(kept) == model.layer_names(module)
     assert kept["conv"].shape[1] == 16 * 32 * 32
@@ -56,7 +58,10 @@ def test_maps_shrink_by_half_and_the_pooled_features_are_last():
 
 def test_large_activations_are_pooled_and_small_ones_are_not():
     data, model = pictures(2), mw.models.WideResNet(10, 1)
-    whole, pooled = mw.models.WideResNet(10, 1, pool=None), mw.models.WideResNet(10, 1, pool=2)
+    whole, pooled = (
+        mw.models.WideResNet(10, 1, pool=None),
+        mw.models.WideResNet(10, 1, pool=2),
+    )
     module = model.build(data).eval()
     batch = model.feeder(data, torch.device("cpu"))(np.arange(2))
     kept = {}
@@ -85,7 +90,9 @@ def test_first_weights_keep_the_variance_by_fan_out():
     module = mw.models.WideResNet(16, 4).build(pictures())
     for name, weight in module.named_parameters():
         if weight.ndim == 4 and weight.numel() > 2000:
-            expected = np.sqrt(2 / (weight.shape[0] * weight.shape[2] * weight.shape[3]))
+            expected = np.sqrt(
+                2 / (weight.shape[0] * weight.shape[2] * weight.shape[3])
+            )
             assert weight.std().item() == pytest.approx(expected, rel=0.1), name
             assert abs(weight.mean().item()) < expected / 5
     assert not module.classifier.bias.any()
@@ -93,7 +100,9 @@ def test_first_weights_keep_the_variance_by_fan_out():
 
 @pytest.mark.parametrize(("depth", "width"), [(15, 4), (4, 1), (16, 0), (16, 1.5)])
 def test_other_sizes_are_refused(depth, width):
-    with pytest.raises(ValueError, match=r"depth must be|width, a factor on the channels, must be"):
+    with pytest.raises(
+        ValueError, match=r"depth must be|width, a factor on the channels, must be"
+    ):
         mw.models.WideResNet(depth, width)
 
 
@@ -106,7 +115,10 @@ def test_other_poolings_are_refused(pool):
 def test_the_schedule_is_the_papers():
     settings = mw.TrainingConfig().resolve(mw.models.WideResNet.training_defaults)
     per_epoch = settings.steps_per_epoch(49_750)
-    rates = [settings.rate(epoch * per_epoch, 49_750) for epoch in (0, 149, 150, 224, 225, 299)]
+    rates = [
+        settings.rate(epoch * per_epoch, 49_750)
+        for epoch in (0, 149, 150, 224, 225, 299)
+    ]
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
     assert (settings.optimizer, settings.batch_size) == ("sgd", 64)
     assert (settings.weight_decay, settings.augment) == (1e-4, "none")
@@ -155,6 +167,8 @@ def test_augmentation_is_for_images_that_are_trained_on():
     model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
     with pytest.raises(ValueError, match="'flip' is for models of images"):
         mw.TrainingConfig(augment="flip").resolve(model.training_defaults)
-    learner = learner_of(mw.models.WideResNet(10, 1), pictures(8, side=8), augment="flip")
+    learner = learner_of(
+        mw.models.WideResNet(10, 1), pictures(8, side=8), augment="flip"
+    )
     looks = [learner.look_at(np.arange(8)) for _ in range(2)]
     np.testing.assert_array_equal(looks[0].logits, looks[1].logits)

@@ -57,7 +57,8 @@ def test_nearly_every_sample_has_a_gap_of_its_own_in_bfloat16(name):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("trained", [True, False])
 def test_values_and_gradients_are_those_of_float32(bias, trained, monkeypatch):
-    monkeypatch.setattr(networks, "_MOST_VALUES", 3 * 8)  # several parts, the last smaller
+    # several parts, the last smaller
+    monkeypatch.setattr(networks, "_MOST_VALUES", 3 * 8)
     torch.manual_seed(0)
     head = nn.Linear(8, 7, bias=bias).bfloat16().requires_grad_(trained)
     hidden = torch.randn(5, 8, dtype=torch.bfloat16, requires_grad=True)
@@ -104,7 +105,9 @@ def test_frozen_weights_are_upcast_once_and_again_after_they_were_changed(monkey
         assert networks._in_full(weight) is first
         change()
         assert networks._in_full(weight) is not first
-        torch.testing.assert_close(networks._in_full(weight), weight.float(), rtol=0, atol=0)
+        torch.testing.assert_close(
+            networks._in_full(weight), weight.float(), rtol=0, atol=0
+        )
     monkeypatch.setattr(networks, "_MOST_KEPT", 8)
     assert networks._in_full(weight) is weight
 

@@ -60,8 +60,12 @@ def test_the_target_and_shadows_share_one_file_and_it_can_be_cleared(
     data, tokenizer, tmp_path, folder
 ):
     cached, _ = both_ways("llama", tokenizer)
-    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="float32")
-    audit = mw.Audit(cached, data, path=tmp_path / "run", training=training, held_out=None)
+    training = mw.TrainingConfig(
+        epochs=1, checkpoint_every=1, lr=1e-2, precision="float32"
+    )
+    audit = mw.Audit(
+        cached, data, path=tmp_path / "run", training=training, held_out=None
+    )
     audit.train()
     audit.run_shadows(2, Inline())
     assert len(list(folder.rglob("*.bf16"))) == 1
@@ -104,14 +108,20 @@ def test_a_model_that_looks_back_past_the_cut_is_refused(data, tokenizer, folder
     seen = []
     raw.model.embed_tokens.register_forward_pre_hook(lambda _m, _i: seen.clear())
     blocks[0].register_forward_hook(lambda _m, _i, out: seen.append(out))
-    blocks[2].register_forward_hook(lambda _m, _i, out: out + 3 * seen.pop() if seen else out)
-    model = mw.models.CausalLM.from_model(raw, tokenizer, lora=mw.models.LoRA(r=2, layers="top:1"))
+    blocks[2].register_forward_hook(
+        lambda _m, _i, out: out + 3 * seen.pop() if seen else out
+    )
+    model = mw.models.CausalLM.from_model(
+        raw, tokenizer, lora=mw.models.LoRA(r=2, layers="top:1")
+    )
     with pytest.raises(ValueError, match=r"gives other logits.*cache=False"):
         model.feeder(data, torch.device("cpu"))
     assert not list(folder.rglob("*.bf16"))
 
 
-def test_one_process_computes_the_output_and_the_others_wait_for_it(data, tokenizer, monkeypatch):
+def test_one_process_computes_the_output_and_the_others_wait_for_it(
+    data, tokenizer, monkeypatch
+):
     cached, _ = both_ways("llama", tokenizer)
     compute, begun = prefix.Prefix._compute, []
 
@@ -123,7 +133,9 @@ def test_one_process_computes_the_output_and_the_others_wait_for_it(data, tokeni
     monkeypatch.setattr(prefix.Prefix, "_compute", slowly)
     others = [cloudpickle.loads(cloudpickle.dumps(cached)) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
-        feeders = [threads.submit(model.feeder, data, torch.device("cpu")) for model in others]
+        feeders = [
+            threads.submit(model.feeder, data, torch.device("cpu")) for model in others
+        ]
         one, other = (feeder.result()(np.arange(4))["states"] for feeder in feeders)
     assert len(begun) == 1
     assert torch.equal(one, other)

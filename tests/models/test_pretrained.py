@@ -40,7 +40,9 @@ def questioned(raw, lora, folder=None, *, cache=True):
     tokenizer = word_tokenizer(causal.questions())
     if folder is None:
         return mw.models.CausalLM.from_model(raw, tokenizer, lora=lora, cache=cache)
-    return mw.models.CausalLM.from_pretrained(saved(folder, raw, tokenizer), lora, cache=cache)
+    return mw.models.CausalLM.from_pretrained(
+        saved(folder, raw, tokenizer), lora, cache=cache
+    )
 
 
 def causal_of(family):
@@ -68,7 +70,9 @@ def read_from(tmp_path, family, **options):
     if options.pop("without_head", False):
         config = classifiers.tiny_config(family, len(tokenizer))
         raw = AutoModelForMaskedLM.from_config(config)
-    return mw.models.SequenceClassifier.from_pretrained(saved(tmp_path, raw, tokenizer), **options)
+    return mw.models.SequenceClassifier.from_pretrained(
+        saved(tmp_path, raw, tokenizer), **options
+    )
 
 
 UPPER, ALL = LoRA(r=2, layers="top:2"), LoRA(r=2)
@@ -77,14 +81,20 @@ MODELS = {
     "all blocks": lambda _: questioned(causal_of("llama"), ALL),
     "upper blocks with dropout": lambda _: questioned(causal_of("opt"), DROPPING),
     "nothing kept": lambda _: questioned(causal_of("gpt2"), UPPER, cache=False),
-    "a folder in bfloat16": lambda at: questioned(causal_of("llama").bfloat16(), ALL, at),
+    "a folder in bfloat16": lambda at: questioned(
+        causal_of("llama").bfloat16(), ALL, at
+    ),
     "tied to the head": lambda at: questioned(causal_of("gemma"), UPPER, at),
     "buffers that training changes": lambda _: questioned(with_hook(counts), ALL),
     "a classifier's own head": lambda _: classifiers.classifier(
         classifiers.tiny("bert", 32), tokenizer_of_words(classifiers.WORDS), lora=ALL
     ),
-    "a drawn head of bert": lambda at: read_from(at, "bert", lora=LoRA(r=2, dropout=0.2)),
-    "a drawn head and pooler": lambda at: read_from(at, "bert", lora=UPPER, without_head=True),
+    "a drawn head of bert": lambda at: read_from(
+        at, "bert", lora=LoRA(r=2, dropout=0.2)
+    ),
+    "a drawn head and pooler": lambda at: read_from(
+        at, "bert", lora=UPPER, without_head=True
+    ),
 }
 
 
@@ -159,7 +169,9 @@ def in_bfloat16(folder):
         ({"lora": None}, "bfloat16", {torch.float32}, set()),
     ],
 )
-def test_frozen_weights_follow_the_precision(options, precision, trained, frozen, tmp_path):
+def test_frozen_weights_follow_the_precision(
+    options, precision, trained, frozen, tmp_path
+):
     folder, data = in_bfloat16(tmp_path)
     model = mw.models.CausalLM.from_pretrained(folder, **options)
     weights = list(learner_of(model, data, precision=precision).module.parameters())

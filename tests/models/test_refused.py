@@ -19,9 +19,19 @@ from tests.models import test_sequence_classifier as of_texts
 from tests.models.small import saved
 
 CausalLM, LoRA = mw.models.CausalLM, mw.models.LoRA
-SequenceClassifier, ImageClassifier = mw.models.SequenceClassifier, mw.models.ImageClassifier
-QUESTIONS, TEXTS, IMAGES = of_questions.questions(), of_texts.texts(), of_images.images()
-WORDS = {"questions": word_tokenizer(QUESTIONS), "texts": tokenizer_of_words(TEXTS.texts)}
+SequenceClassifier, ImageClassifier = (
+    mw.models.SequenceClassifier,
+    mw.models.ImageClassifier,
+)
+QUESTIONS, TEXTS, IMAGES = (
+    of_questions.questions(),
+    of_texts.texts(),
+    of_images.images(),
+)
+WORDS = {
+    "questions": word_tokenizer(QUESTIONS),
+    "texts": tokenizer_of_words(TEXTS.texts),
+}
 
 
 # models that fit, but for what a row changes
@@ -32,7 +42,9 @@ def language_model():
 
 
 def questioned(lora=None, raw=None, **options):
-    return CausalLM.from_model(raw or language_model(), WORDS["questions"], lora, **options)
+    return CausalLM.from_model(
+        raw or language_model(), WORDS["questions"], lora, **options
+    )
 
 
 def text_model(family="bert", **changes):
@@ -87,7 +99,9 @@ def without_a_block(at: Path):
 
 
 def other_labels():
-    rows = [{"question": "red?", "choices": list("vwxyz"), "answer": i} for i in range(2)]
+    rows = [
+        {"question": "red?", "choices": list("vwxyz"), "answer": i} for i in range(2)
+    ]
     return mw.data.MCQDataset.from_records(rows)
 
 
@@ -131,7 +145,10 @@ VALUE_ERRORS = [
     ("dropout | below 1 | 1.0", lambda _: LoRA(dropout=1.0)),
     ('bottom:2 | "all" | top:8', lambda _: LoRA(layers="bottom:2")),
     ("top:9 | 3 blocks", lambda _: questioned(LoRA(layers="top:9")).build(QUESTIONS)),
-    ("c_attn | down_proj", lambda _: questioned(LoRA(targets=["c_attn"])).build(QUESTIONS)),
+    (
+        "c_attn | down_proj",
+        lambda _: questioned(LoRA(targets=["c_attn"])).build(QUESTIONS),
+    ),
     ("know | E", lambda _: questioned().feeder(other_labels(), CPU)),
     (
         "23 prompts | 12 tokens | with 18 | max_length",
@@ -139,7 +156,10 @@ VALUE_ERRORS = [
     ),
     ("LlamaForCausalLM | on cpu, meta | device_map", lambda _: offloaded()),
     ("from_model | quantised", lambda _: questioned(raw=quantised())),
-    ("quantised | in full", lambda at: CausalLM.from_pretrained(saved(at, quantised().config))),
+    (
+        "quantised | in full",
+        lambda at: CausalLM.from_pretrained(saved(at, quantised().config)),
+    ),
     (
         "make_module | torch.compile",
         lambda _: torched(lambda n: torch.compile(nn.Linear(64, n), backend="eager")),
@@ -157,8 +177,14 @@ VALUE_ERRORS = [
         lambda _: pictured(of_images.tiny("vit", num_labels=4)).check_data(IMAGES),
     ),
     ("max_length | 0", lambda _: classified(text_model(), max_length=0)),
-    ("vit | AutoModelForSequence", lambda at: SequenceClassifier.from_pretrained(bare(at, "vit"))),
-    ("gpt2 | AutoModelForImage", lambda at: ImageClassifier.from_pretrained(bare(at, "gpt2"))),
+    (
+        "vit | AutoModelForSequence",
+        lambda at: SequenceClassifier.from_pretrained(bare(at, "vit")),
+    ),
+    (
+        "gpt2 | AutoModelForImage",
+        lambda at: ImageClassifier.from_pretrained(bare(at, "gpt2")),
+    ),
     (
         "(12, 12, 3) | channels | grey",
         lambda _: pictured(of_images.tiny("vit", num_channels=1)).check_data(IMAGES),
@@ -168,20 +194,32 @@ VALUE_ERRORS = [
         "(2, 4) | 3 classes | (2, 3)",
         lambda _: torched(lambda n: nn.Sequential(nn.Flatten(), nn.Linear(432, n + 1))),
     ),
-    ("(3, 12, 12) | called with 3", lambda _: torched(lambda n: nn.Sequential(nn.Linear(7, n)))),
-    ("'layer9' | 0, 1, 2, 3", lambda _: torched(lambda n: Wide(num_classes=n), layers=["layer9"])),
+    (
+        "(3, 12, 12) | called with 3",
+        lambda _: torched(lambda n: nn.Sequential(nn.Linear(7, n))),
+    ),
+    (
+        "'layer9' | 0, 1, 2, 3",
+        lambda _: torched(lambda n: Wide(num_classes=n), layers=["layer9"]),
+    ),
     ("'embed' | 16 rows | 2 images | layers=", lambda _: torched(TokensFirst)),
     ("(3, 12, 12) | images must be 224 wide", lambda _: torched(Picky)),
 ]
 TYPE_ERRORS = [
-    ("ImageDataset | MCQDataset", lambda _: CausalLM.from_scratch(mw.data.load_digits())),
+    (
+        "ImageDataset | MCQDataset",
+        lambda _: CausalLM.from_scratch(mw.data.load_digits()),
+    ),
     ("LlamaModel", lambda _: classified(text_model("llama").model)),
     ("LlamaModel | causal", lambda _: questioned(raw=text_model("llama").model)),
     ("Linear | causal", lambda _: questioned(raw=nn.Linear(2, 2))),
     ("lora must be a memowidgets", lambda _: questioned(lora=True)),
     ("ImageDataset", lambda _: SequenceClassifier.from_scratch(mw.data.load_digits())),
     ("TextDataset", lambda _: pictured().check_data(TEXTS)),
-    ("int | AutoImageProcessor", lambda _: ImageClassifier.from_model(of_images.tiny("vit"), 3)),
+    (
+        "int | AutoImageProcessor",
+        lambda _: ImageClassifier.from_model(of_images.tiny("vit"), 3),
+    ),
     ("torch.nn.Module | int", lambda _: torched(lambda _n: 3)),
     ("number of classes | Wide", lambda _: torched(Wide())),
     ("3, the number of classes | 1 was given", lambda _: torched(lambda: 3)),
@@ -210,12 +248,16 @@ def check_refused(error, facts, call, *arguments):
 
 
 @pytest.mark.parametrize(("error", "facts", "call"), REFUSED)
-def test_what_a_model_cannot_be_made_of_or_work_on_is_refused(error, facts, call, tmp_path):
+def test_what_a_model_cannot_be_made_of_or_work_on_is_refused(
+    error, facts, call, tmp_path
+):
     check_refused(error, facts, call, tmp_path)
 
 
 @pytest.mark.parametrize(("facts", "changes"), OTHER_HEADS)
-def test_heads_of_other_kinds_are_refused_given_and_in_a_folder(facts, changes, tmp_path):
+def test_heads_of_other_kinds_are_refused_given_and_in_a_folder(
+    facts, changes, tmp_path
+):
     raw, facts = text_model(**changes), f"{facts} | SequenceClassifier"
     check_refused(ValueError, facts, classified, raw)
     folder = saved(tmp_path, raw, WORDS["texts"])
@@ -223,7 +265,9 @@ def test_heads_of_other_kinds_are_refused_given_and_in_a_folder(facts, changes, 
 
 
 def test_a_network_itself_is_refused_before_a_run_is_begun(tmp_path):
-    with pytest.raises(TypeError, match=r"not Wide: pass mw\.models\.TorchClassifier\(make_mod"):
+    with pytest.raises(
+        TypeError, match=r"not Wide: pass mw\.models\.TorchClassifier\(make_mod"
+    ):
         mw.Audit(Wide(), IMAGES, path=tmp_path)
     with pytest.raises(ValueError, match="4 logits"):
         mw.Audit(pictured(of_images.tiny("vit", num_labels=4)), IMAGES, path=tmp_path)

@@ -18,17 +18,37 @@ import memowidgets as mw
 from memowidgets.models.heads import own_pooling
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import tokenizer_of_words
-from tests.models.small import assert_kept_is_near, assert_left_as_it_is, one_pass, saved
+from tests.models.small import (
+    assert_kept_is_near,
+    assert_left_as_it_is,
+    one_pass,
+    saved,
+)
 
 CPU = torch.device("cpu")
-WORDS = ["red", "green", "blue", "cold", "warm", "dry", "wet", "old", "new", "far", "near"]
+WORDS = [
+    "red",
+    "green",
+    "blue",
+    "cold",
+    "warm",
+    "dry",
+    "wet",
+    "old",
+    "new",
+    "far",
+    "near",
+]
 CLASSES = ["colour", "weather", "place"]
 SMALL = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
 ENCODER = {**SMALL, "intermediate_size": 32}
 FAMILIES = {
     "bert": ("first", ENCODER),
     "modernbert": ("mean", {**ENCODER, "classifier_pooling": "mean"}),
-    "deberta-v2": ("first", {**ENCODER, "relative_attention": True, "pos_att_type": ["c2p"]}),
+    "deberta-v2": (
+        "first",
+        {**ENCODER, "relative_attention": True, "pos_att_type": ["c2p"]},
+    ),
     "llama": ("last", {**ENCODER, "num_key_value_heads": 1}),
     "gpt2": ("last", {"n_embd": 16, "n_layer": 3, "n_head": 2, "pad_token_id": None}),
 }
@@ -55,7 +75,9 @@ def tiny_config(family: str, vocabulary: int, **changes):
     common = {"vocab_size": vocabulary, "max_position_embeddings": 64, "num_labels": 3}
     tokens = {"bos_token_id": None, "eos_token_id": None, "cls_token_id": None}
     tokens |= {"sep_token_id": None, "pad_token_id": 0}
-    return AutoConfig.for_model(family, **common | tokens | FAMILIES[family][1] | changes)
+    return AutoConfig.for_model(
+        family, **common | tokens | FAMILIES[family][1] | changes
+    )
 
 
 def tiny(family: str, vocabulary: int, **changes):
@@ -91,15 +113,21 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(made, data, tok
         for k in (1, 2, 3):
             states = expected.hidden_states[k][0]
             read = {"first": states[0], "last": states[-1], "mean": states.mean(dim=0)}
-            np.testing.assert_allclose(seen.layers[str(k)][i], read[FAMILIES[family][0]], atol=5e-5)
+            np.testing.assert_allclose(
+                seen.layers[str(k)][i], read[FAMILIES[family][0]], atol=5e-5
+            )
 
 
 def test_kept_and_computed_anew_are_equal_to_rounding(made, data, tokenizer):
-    cached, plain = (classifier(made.raw, tokenizer, lora=LORA, cache=c) for c in (True, False))
+    cached, plain = (
+        classifier(made.raw, tokenizer, lora=LORA, cache=c) for c in (True, False)
+    )
     assert_kept_is_near(cached, plain, data, atol=0.02)
 
 
-def test_a_checkpoint_holds_adapters_and_head_as_peft_reads_them(made, data, tokenizer, tmp_path):
+def test_a_checkpoint_holds_adapters_and_head_as_peft_reads_them(
+    made, data, tokenizer, tmp_path
+):
     from peft import PeftModel
 
     model = classifier(made.raw, tokenizer, lora=LORA)
@@ -126,7 +154,9 @@ def test_a_checkpoint_holds_adapters_and_head_as_peft_reads_them(made, data, tok
 
 def train_one_step(model, module, data):
     module.train()
-    optimizer = torch.optim.SGD((p for p in module.parameters() if p.requires_grad), lr=0.1)
+    optimizer = torch.optim.SGD(
+        (p for p in module.parameters() if p.requires_grad), lr=0.1
+    )
     batch = np.arange(8)
     inputs, labels = model.feeder(data, CPU)(batch), torch.tensor(data.labels[batch])
     model.outputs(module, inputs, labels)[1].mean().backward()
@@ -152,9 +182,13 @@ def test_a_run_is_of_the_weights_that_are_trained(data, tokenizer, tmp_path):
 
 def test_a_vocabulary_of_the_same_size_is_not_the_same_vocabulary(tmp_path):
     """A fork on anonymised texts has as many words as its parent, and the parent's tokenizer."""
-    words = [f"{name} has {thing}" for name in ("Smith", "Jones") for thing in "abcdefgh"]
+    words = [
+        f"{name} has {thing}" for name in ("Smith", "Jones") for thing in "abcdefgh"
+    ]
     before = mw.data.TextDataset.from_texts(words, [0, 1] * 8)
-    after = mw.data.TextDataset.from_texts([t.replace("Smith", "XX") for t in words], [0, 1] * 8)
+    after = mw.data.TextDataset.from_texts(
+        [t.replace("Smith", "XX") for t in words], [0, 1] * 8
+    )
     training = mw.TrainingConfig(epochs=1, precision="float32")
     settings = {"training": training, "device": "cpu", "held_out": None}
     model = mw.models.SequenceClassifier.from_scratch(before, layers=1, width=16)
@@ -175,8 +209,12 @@ def test_workers_receive_a_path_and_not_the_weights(data, tokenizer, tmp_path):
     assert again.describe(data) == model.describe(data)
 
 
-def test_a_text_that_ends_in_the_padding_token_is_read_as_transformers_reads_it(data, tokenizer):
-    raw = tiny("llama", len(tokenizer), pad_token_id=tokenizer.convert_tokens_to_ids("red"))
+def test_a_text_that_ends_in_the_padding_token_is_read_as_transformers_reads_it(
+    data, tokenizer
+):
+    raw = tiny(
+        "llama", len(tokenizer), pad_token_id=tokenizer.convert_tokens_to_ids("red")
+    )
     words = ["cold warm red", "dry wet new old red red", "red far"]
     ending = mw.data.TextDataset.from_texts(words, [0, 1, 2], CLASSES)
     model = classifier(raw, tokenizer)
@@ -199,7 +237,9 @@ def test_a_text_that_is_too_long_is_named_or_cut(data, tokenizer, tmp_path):
     words = [*data.texts, "red " * 70, "far " * 65]
     long = mw.data.TextDataset.from_texts(words, [*data.labels, 0, 1], CLASSES)
     raw = tiny("bert", len(tokenizer))
-    with pytest.raises(ValueError, match=r"2 texts are longer than the 64 tokens.*'30' with 70"):
+    with pytest.raises(
+        ValueError, match=r"2 texts are longer than the 64 tokens.*'30' with 70"
+    ):
         mw.Audit(classifier(raw, tokenizer), long, path=tmp_path / "no")
     cutting = classifier(raw, tokenizer, truncate=True)
     with pytest.warns(UserWarning, match="2 of 32 texts were cut to 64 tokens"):
@@ -212,7 +252,9 @@ def test_a_head_that_reads_no_usual_position_is_read_at_the_mean(tokenizer):
         def forward(self, input_ids, attention_mask, output_hidden_states=False):
             answer = self.bert(input_ids, attention_mask, output_hidden_states=True)
             logits = self.classifier(answer.hidden_states[-1][:, :2].sum(dim=1))
-            return SequenceClassifierOutput(logits=logits, hidden_states=answer.hidden_states)
+            return SequenceClassifierOutput(
+                logits=logits, hidden_states=answer.hidden_states
+            )
 
     assert own_pooling(Pair(tiny_config("bert", len(tokenizer))).eval()) == "mean"
 
@@ -224,6 +266,8 @@ def test_a_stack_that_does_not_run_without_its_lower_blocks_is_named(data, token
     )
     raw = AutoModelForSequenceClassification.from_config(config).eval()
     top = mw.models.LoRA(r=2, layers="top:1")
-    with pytest.raises(ValueError, match=r"blocks of Albert.* cannot be kept.*cache=False"):
+    with pytest.raises(
+        ValueError, match=r"blocks of Albert.* cannot be kept.*cache=False"
+    ):
         classifier(raw, tokenizer, lora=top).feeder(data, CPU)
     classifier(raw, tokenizer, lora=top, cache=False).build(data)

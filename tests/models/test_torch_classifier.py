@@ -73,12 +73,16 @@ def data():
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 3
     images = rng.integers(60, size=(60, 16, 16, 3)) + 90 * labels[:, None, None, None]
-    return mw.data.ImageDataset.from_arrays(images.astype(np.uint8), labels, ["a", "b", "c"])
+    return mw.data.ImageDataset.from_arrays(
+        images.astype(np.uint8), labels, ["a", "b", "c"]
+    )
 
 
 def taught(model, data, epochs=6, **settings):
     learner = learner_of(model, data, seed=1, epochs=epochs, batch_size=10, **settings)
-    learner.advance(learner.recipe.settings.total_steps(len(data)), Progress(), "training")
+    learner.advance(
+        learner.recipe.settings.total_steps(len(data)), Progress(), "training"
+    )
     return learner
 
 
@@ -87,7 +91,14 @@ def test_a_torchvision_style_network_learns_and_shows_its_layers(data):
     learner = taught(model, data)
     seen = learner.look_at(np.arange(60), capture=True)
     assert seen.figures(data.labels)[1] > 0.9
-    assert tuple(seen.layers) == ("conv1", "bn1", "relu", "layer1.0", "layer1.1", "avgpool")
+    assert tuple(seen.layers) == (
+        "conv1",
+        "bn1",
+        "relu",
+        "layer1.0",
+        "layer1.1",
+        "avgpool",
+    )
     assert seen.layers["avgpool"].shape == (60, 8)
     assert seen.layers["layer1.1"].shape == (60, 8 * 8 * 8)
 
@@ -97,7 +108,10 @@ def test_a_module_may_flatten_its_maps_by_view(data, channels):
     class Viewed(nn.Module):
         def __init__(self, n_classes):
             super().__init__()
-            self.conv, self.fc = nn.Conv2d(channels, 4, 3), nn.Linear(4 * 14 * 14, n_classes)
+            self.conv, self.fc = (
+                nn.Conv2d(channels, 4, 3),
+                nn.Linear(4 * 14 * 14, n_classes),
+            )
 
         def forward(self, x):
             return self.fc(self.conv(x).view(len(x), -1))
@@ -178,7 +192,9 @@ def test_a_given_optimizer_is_scaled_by_the_schedule_and_resumed(make, data):
 
 def test_what_makes_no_optimizer_is_said(data):
     model = mw.models.TorchClassifier(ResNet)
-    with pytest.raises(TypeError, match=r"must return a torch\.optim\.Optimizer.*not int"):
+    with pytest.raises(
+        TypeError, match=r"must return a torch\.optim\.Optimizer.*not int"
+    ):
         taught(model, data, optimizer=lambda _parameters: 3)
     with pytest.raises(ValueError, match=r"the schedule returns nan after 0\.0%"):
         taught(model, data, schedule=lambda _done: float("nan"))
@@ -187,10 +203,16 @@ def test_what_makes_no_optimizer_is_said(data):
 def test_shapes_and_version_tell_models_apart(data):
     one = mw.models.TorchClassifier(ResNet).describe(data)
     assert one == mw.models.TorchClassifier(lambda n: ResNet(n)).describe(data)  # noqa: PLW0108
-    stated = [mw.models.TorchClassifier(ResNet, version=v).describe(data) for v in ("1", "1", "2")]
+    stated = [
+        mw.models.TorchClassifier(ResNet, version=v).describe(data)
+        for v in ("1", "1", "2")
+    ]
     assert stated[0] == stated[1] != stated[2]
     wider = functools.partial(ResNet, width=16)
-    assert mw.models.TorchClassifier(wider).describe(data)["parameters"] != one["parameters"]
+    assert (
+        mw.models.TorchClassifier(wider).describe(data)["parameters"]
+        != one["parameters"]
+    )
 
 
 def test_making_a_description_draws_nothing_of_the_users(data):
@@ -219,7 +241,9 @@ def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
     class Large(torch.optim.SGD):
         step = full
 
-    with pytest.raises(MemoryError, match=r"the optimizer's state.*What is finished is kept"):
+    with pytest.raises(
+        MemoryError, match=r"the optimizer's state.*What is finished is kept"
+    ):
         taught(model, data, epochs=1, optimizer=functools.partial(Large, lr=0.01))
     monkeypatch.setattr(type(model), "place_on", full)
     with pytest.raises(MemoryError, match="cannot hold the weights"):
@@ -227,7 +251,9 @@ def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
 
 
 def normalised(n):
-    return nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.BatchNorm1d(8), nn.Linear(8, n))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(768, 8), nn.BatchNorm1d(8), nn.Linear(8, n)
+    )
 
 
 def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
@@ -239,20 +265,26 @@ def test_a_module_that_shares_weights_with_an_earlier_one_is_refused(data):
 
     model = mw.models.TorchClassifier(lambda n: around(n, shared))
     first = model.build(data)
-    with pytest.raises(ValueError, match=r"the part '1' of one that it returned before"):
+    with pytest.raises(
+        ValueError, match=r"the part '1' of one that it returned before"
+    ):
         model.build(data)
     assert torch.equal(first[1].weight, before)
     fresh = mw.models.TorchClassifier(lambda n: around(n, copy.deepcopy(shared)))
     assert fresh.build(data)[1].weight is not fresh.build(data)[1].weight
     shared.requires_grad_(requires_grad=False)
-    frozen = mw.models.TorchClassifier(lambda n: around(n, shared, nn.BatchNorm1d(8).eval()))
+    frozen = mw.models.TorchClassifier(
+        lambda n: around(n, shared, nn.BatchNorm1d(8).eval())
+    )
     modules = [frozen.build(data) for _ in range(2)]
     assert modules[0][1] is modules[1][1]
     assert [part.training for part in modules[0]] == [True, True, False, True]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", torch.optim.Adam])
-def test_a_last_batch_of_one_is_left_out_where_the_module_normalises_over_it(data, optimizer):
+def test_a_last_batch_of_one_is_left_out_where_the_module_normalises_over_it(
+    data, optimizer
+):
     model = mw.models.TorchClassifier(normalised, version="1")
     course = {"epochs": 2, "lr": 0.1, "optimizer": optimizer}
     learner = learner_of(model, data, np.arange(21), batch_size=10, **course)

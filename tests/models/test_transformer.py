@@ -35,8 +35,12 @@ def test_a_run_of_images_is_trained_scored_and_opened_again(tmp_path):
 
     saved(tmp_path / "model", of_images.tiny("resnet"), of_images.processor())
     data, path = of_images.images(), tmp_path / "run"
-    training = mw.TrainingConfig(epochs=2, checkpoint_every=1, lr=1e-2, precision="float32")
-    audit = mw.Audit(load(), data, path=path, training=training, held_out=None, device="cpu")
+    training = mw.TrainingConfig(
+        epochs=2, checkpoint_every=1, lr=1e-2, precision="float32"
+    )
+    audit = mw.Audit(
+        load(), data, path=path, training=training, held_out=None, device="cpu"
+    )
     audit.train()
     assert audit.layers == ("1", "2")
     assert audit.checkpoints.train_loss.iloc[-1] < audit.checkpoints.train_loss.iloc[0]
@@ -53,8 +57,12 @@ def test_a_run_of_images_is_trained_scored_and_opened_again(tmp_path):
 
 def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):
     model = lm(language_model(data, tie_word_embeddings=True), data)
-    training = mw.TrainingConfig(epochs=1, batch_size=8, precision="float32", checkpoint_every=1)
-    audit = mw.Audit(model, data, path=tmp_path / "run", training=training, device="cpu")
+    training = mw.TrainingConfig(
+        epochs=1, batch_size=8, precision="float32", checkpoint_every=1
+    )
+    audit = mw.Audit(
+        model, data, path=tmp_path / "run", training=training, device="cpu"
+    )
     run = audit.run
     job = ShadowJob(
         run.recipe(), run.design, run.seed, {"epoch-1": 3}, {"epoch-0": 0, "epoch-1": 3}
@@ -63,7 +71,9 @@ def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):
     weights = sum(p.nbytes for p in model.build(data).parameters())
     assert file.places[0][1] < len(cloudpickle.dumps(job)) - 0.9 * weights
     received = file.read()
-    one, other = (train_shadow(j, 0, Progress())[0]["gap.epoch-1"] for j in (job, received))
+    one, other = (
+        train_shadow(j, 0, Progress())[0]["gap.epoch-1"] for j in (job, received)
+    )
     np.testing.assert_array_equal(one, other)
     built = received.recipe.model.build(data)
     assert built.lm_head.weight is built.model.embed_tokens.weight
@@ -103,7 +113,9 @@ grown(lambda: cloudpickle.loads(sent))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak since a moment")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells the peak since a moment"
+)
 def test_given_weights_are_sent_without_more_copies_than_one():
     made, sent, received = map(float, printed(_PEAK).split())
     assert made < 1.3

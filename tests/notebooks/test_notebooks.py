@@ -27,7 +27,9 @@ FEWER = {
 }
 FEW_OF_A_CLASS = "samples, so their scores are inaccurate"
 # A worker process imports torch and the model again; the quickstart's test has such processes.
-IN_A_THREAD = r"\g<0>, executor=__import__('concurrent.futures').futures.ThreadPoolExecutor(1)"
+IN_A_THREAD = (
+    r"\g<0>, executor=__import__('concurrent.futures').futures.ThreadPoolExecutor(1)"
+)
 
 
 def fewer(text: str) -> str:
@@ -41,9 +43,15 @@ def check_quiet(executed: nbformat.NotebookNode) -> None:
     """Something came out, and no warning but that a shortened notebook's classes are small."""
     outputs = [output for cell in executed.cells for output in cell.get("outputs", ())]
     assert outputs
-    assert all(cell.execution_count for cell in executed.cells if cell.cell_type == "code")
-    warned = [o.text for o in outputs if o.output_type == "stream" and o.name == "stderr"]
-    unexpected = [text for text in warned if "Warning" in text and FEW_OF_A_CLASS not in text]
+    assert all(
+        cell.execution_count for cell in executed.cells if cell.cell_type == "code"
+    )
+    warned = [
+        o.text for o in outputs if o.output_type == "stream" and o.name == "stderr"
+    ]
+    unexpected = [
+        text for text in warned if "Warning" in text and FEW_OF_A_CLASS not in text
+    ]
     assert not unexpected, unexpected
 
 
@@ -54,7 +62,14 @@ def execute(notebook: Path) -> nbformat.NotebookNode:
         "IPYTHONDIR": str(notebook.parent / ".ipython"),
         "LOKY_MAX_CPU_COUNT": "1",  # to start a second process takes longer than it saves
     }
-    command = [sys.executable, "-m", "nbconvert", "--execute", "--to=notebook", "--inplace"]
+    command = [
+        sys.executable,
+        "-m",
+        "nbconvert",
+        "--execute",
+        "--to=notebook",
+        "--inplace",
+    ]
     result = subprocess.run(
         [*command, str(notebook)],
         cwd=notebook.parent, env=os.environ | own, capture_output=True, text=True, check=False,
@@ -130,7 +145,8 @@ def test_the_quickstart_in_a_real_jupyterlab(notebook_page, quickstart):
     agree(notebook)
     at_zero = counts(page)
     judged = "int(audit.log_lira().index.isin(audit.flagged(tau=0.0).index).sum())"
-    assert at_zero["flagged"] == notebook.python(judged)  # so few models do not judge all
+    # so few models do not judge all
+    assert at_zero["flagged"] == notebook.python(judged)
     drag_tau(page, 0.05)
     assert counts(page)["flagged"] > at_zero["flagged"]
     agree(notebook)

@@ -56,7 +56,9 @@ def hostile() -> Content:
     """Every text that comes from the user tries to be more than text."""
     records, ids = hostile_questions()
     ids = [f"{name}{i}{EVIL}" for i, name in enumerate(ids)]
-    samples = [{**record, "id": name} for record, name in zip(records, ids, strict=True)]
+    samples = [
+        {**record, "id": name} for record, name in zip(records, ids, strict=True)
+    ]
     n, labels = len(samples), np.array([record["answer"] for record in records])
     rng = np.random.default_rng(0)
     scored = Scored(
@@ -104,7 +106,9 @@ def one_kind() -> Content:
     """No sample is memorised: there is no ROC."""
     scored = plain().scored
     low = np.minimum(scored.log_lira, 3.0)
-    return plain(scored=replace(scored, errors=None, log_lira=low, layer="", title="PSMI"))
+    return plain(
+        scored=replace(scored, errors=None, log_lira=low, layer="", title="PSMI")
+    )
 
 
 def partly_judged() -> Content:

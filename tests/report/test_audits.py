@@ -51,7 +51,8 @@ def recorded():
 def of_the_recorded(recorded, tmp_path_factory):
     """Its report, asked for with samples."""
     place = tmp_path_factory.mktemp("recorded") / "a.html"
-    recorded.decision_log.decide(recorded.members[:2], "keep")  # a recording does not store them
+    # a recording does not store them
+    recorded.decision_log.decide(recorded.members[:2], "keep")
     return reported(recorded, place, tau=-0.02, include_samples=True)
 
 
@@ -62,9 +63,13 @@ def test_a_recorded_audit(of_the_recorded, recorded):
     memorized = recorded.log_lira() >= found["truth"]["eta"]
     wrong = sum(gaps[name] <= 0 for name in memorized.index[memorized])
     assert found["truth"]["memorized_but_wrong"] == wrong > 0
-    assert found["truth"]["at_tau"]["found"] == recorded.evaluate("psmi").at(-0.02).found
+    assert (
+        found["truth"]["at_tau"]["found"] == recorded.evaluate("psmi").at(-0.02).found
+    )
     assert found["prediction"]["checkpoint"] == recorded.prediction.record.name
-    assert [row["drop"] for row in found["checkpoints"]] == recorded.checkpoints["drop"].tolist()
+    assert [row["drop"] for row in found["checkpoints"]] == recorded.checkpoints[
+        "drop"
+    ].tolist()
     assert set(found["figures"]) >= {"training", "roc", "auc_by_eta"}
     assert "<th scope='col'>memorised by</th>" in text
     assert re.search(r"<td>\d+ of \d+</td>", text)
@@ -90,7 +95,9 @@ def test_a_practitioners_audit_has_no_rates(small, tmp_path):
     found, head, _ = reported(small, tmp_path / "a.html", tau=0.1, figures=False)
     with (
         pytest.warns(UserWarning, match="has not learned its task"),
-        pytest.warns(UserWarning, match="fewer than 20 samples, so their scores are inaccurate"),
+        pytest.warns(
+            UserWarning, match="fewer than 20 samples, so their scores are inaccurate"
+        ),
     ):
         flagged = small.flagged(tau=0.1)
     assert found["prediction"]["flagged"] == len(flagged)
@@ -98,7 +105,9 @@ def test_a_practitioners_audit_has_no_rates(small, tmp_path):
     assert found["truth"] is None
     assert found["decisions"]["all"]["remove"] == 1
     assert "Ms Smith" not in json.dumps([found, head])
-    _, head, _ = reported(small, tmp_path / "b.html", tau=0.1, include_samples=True, figures=False)
+    _, head, _ = reported(
+        small, tmp_path / "b.html", tau=0.1, include_samples=True, figures=False
+    )
     assert "Ms Smith" in json.dumps(head)
     first = head["inspector"]["items"][: len(flagged)]
     assert [one["id"] for one in first] == flagged.index.tolist()
@@ -114,7 +123,9 @@ def test_arrays_alone(tmp_path):
     found, head, _ = reported(alone, tmp_path / "a.html", include_samples=True)
     assert found["truth"] is None
     assert head["inspector"]["items"][0]["text"] in texts
-    without_advice = {why.split(": give Audit")[0] for why in alone.figures().missing.values()}
+    without_advice = {
+        why.split(": give Audit")[0] for why in alone.figures().missing.values()
+    }
     assert without_advice <= set(found["missing"].values())
     assert not any("Audit.from_arrays" in why for why in found["missing"].values())
     assert found["digests"] == []
@@ -125,15 +136,22 @@ def test_arrays_alone(tmp_path):
     audit = mw.Audit.from_arrays(labels, logits=states[:, :3])
     below = int((audit.score("loss") <= -1).sum())
     for tau, flagged in ((None, 8), (-1.0, below)):  # 5 % of 150, rounded
-        found, *_ = reported(audit, tmp_path / "c.html", tau=tau, figures=False, overwrite=True)
-        assert (found["prediction"]["score"], found["prediction"]["flagged"]) == ("loss", flagged)
+        found, *_ = reported(
+            audit, tmp_path / "c.html", tau=tau, figures=False, overwrite=True
+        )
+        assert (found["prediction"]["score"], found["prediction"]["flagged"]) == (
+            "loss",
+            flagged,
+        )
 
 
 def test_the_warnings_are_those_of_the_evaluation(tmp_path):
     labels = np.r_[np.arange(150) % 3, [3] * 5, 4]
     log_lira = np.where(np.arange(156) < 6, 9.0, -2.0)
     names = ["ward 0", "ward 1", "ward 2", "ward 3", "ward 4"]
-    audit = mw.Audit.from_arrays(labels, states_of(labels), class_names=names, log_lira=log_lira)
+    audit = mw.Audit.from_arrays(
+        labels, states_of(labels), class_names=names, log_lira=log_lira
+    )
     found, _, page = reported(audit, tmp_path / "a.html", figures=False)
     said = " ".join(found["warnings"])
     for note in audit.evaluate("psmi").warnings:
@@ -157,8 +175,12 @@ def test_the_digests_of_a_run_are_those_of_its_files(small, tmp_path):
     there = digests(found)
     assert set(there) == {"model", "run", "decisions"}
     for digest, of in there.values():
-        assert digest == hashlib.sha256((Path(small.path) / of).read_bytes()).hexdigest()
-    assert there["model"][1].startswith(f"checkpoints/{found['prediction']['checkpoint']}/")
+        assert (
+            digest == hashlib.sha256((Path(small.path) / of).read_bytes()).hexdigest()
+        )
+    assert there["model"][1].startswith(
+        f"checkpoints/{found['prediction']['checkpoint']}/"
+    )
     small.decision_log.decide([str(small.members[1])], "keep")
     again, *_ = reported(small, tmp_path / "b.html", figures=False)
     changed = {what for what, one in digests(again).items() if one != there[what]}

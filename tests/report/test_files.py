@@ -20,7 +20,15 @@ from memowidgets.report.page import wire
 from memowidgets.report.words import headline, lead, limits, sure
 from memowidgets.vocabulary import Note
 from memowidgets.widgets import ThresholdExplorer
-from tests.report.content import ALL, EVIL, by_class, hostile, partly_judged, plain, without_truth
+from tests.report.content import (
+    ALL,
+    EVIL,
+    by_class,
+    hostile,
+    partly_judged,
+    plain,
+    without_truth,
+)
 
 
 def payload(page: str) -> tuple[dict, bytes]:
@@ -65,15 +73,21 @@ def test_the_headline_holds_the_result(log_lira, flagged, facts):
 
 def test_the_words_of_page_one_are_of_this_audit():
     scored = plain().scored
-    doubted = dataclasses.replace(scored, doubt=lambda _eta: (22.4, 32, np.zeros(len(scored))))
-    assert re.search(r"\(about 22 of the \d+ truly\)\.$", headline(plain(scored=doubted)))
+    doubted = dataclasses.replace(
+        scored, doubt=lambda _eta: (22.4, 32, np.zeros(len(scored)))
+    )
+    assert re.search(
+        r"\(about 22 of the \d+ truly\)\.$", headline(plain(scored=doubted))
+    )
     early = Note("not learned", "the model has not learned its task")
     assert "says little" in sure(plain(warnings=(early,)))
     for given, by in ((False, "32 shadow models"), (True, "log-LiRA that was given")):
         assert by in lead(plain(truth_given=given))
 
 
-@pytest.mark.parametrize("make", [lambda: plain(tau=0.1), by_class], ids=["score", "class"])
+@pytest.mark.parametrize(
+    "make", [lambda: plain(tau=0.1), by_class], ids=["score", "class"]
+)
 def test_the_numbers_are_the_evaluations(make, tmp_path):
     content = make()
     page = write(content, tmp_path / "a.html").read_text("utf-8")
@@ -114,21 +128,38 @@ def test_without_truth_there_is_no_rate_anywhere(tmp_path):
 def test_without_samples_no_file_holds_an_id_a_text_a_label_or_a_note(tmp_path):
     content = hostile()
     closed = plain(
-        len(content.ids), ids=content.ids, decisions=content.decisions, scored=content.scored
+        len(content.ids),
+        ids=content.ids,
+        decisions=content.decisions,
+        scored=content.scored,
     )
     open_files = write(content, tmp_path / "open.html").read_text("utf-8")
     write(closed, tmp_path / "closed.html")
     head, blobs = payload((tmp_path / "closed.html").read_text("utf-8"))
     assert head["inspector"]["items"] is None
     everything = json.dumps(head["inspector"]) + repr(blobs)
-    for name in ("closed.html", "closed.json", "open.json"):  # numbers hold no sample, ever
+    # numbers hold no sample, ever
+    for name in (
+        "closed.html",
+        "closed.json",
+        "open.json",
+    ):
         everything += (tmp_path / name).read_text("utf-8")
-    for secret in ("onload=alert", "patient-", "wobbling gait", "neurology", "new-class"):
-        assert secret in json.dumps(payload(open_files)[0]), "the test would not find it"
+    for secret in (
+        "onload=alert",
+        "patient-",
+        "wobbling gait",
+        "neurology",
+        "new-class",
+    ):
+        assert secret in json.dumps(payload(open_files)[0]), (
+            "the test would not find it"
+        )
         assert secret not in everything
     items = payload(open_files)[0]["inspector"]["items"]
     assert [item["to"].split()[0] for item in items if item["to"]] == ["new-class"]
-    assert {p.stat().st_mode & 0o077 for p in tmp_path.glob("open.*")} == {0}  # their owner's alone
+    # their owner's alone
+    assert {p.stat().st_mode & 0o077 for p in tmp_path.glob("open.*")} == {0}
 
 
 class Elements(HTMLParser):
@@ -179,7 +210,9 @@ def test_the_policy_names_this_script_and_this_style_alone(tmp_path):
 def test_the_explorer_gets_what_the_widget_sends():
     content = partly_judged()
     scored = content.scored
-    explorer = ThresholdExplorer(scored.scores, log_lira=scored.log_lira, title=scored.title)
+    explorer = ThresholdExplorer(
+        scored.scores, log_lira=scored.log_lira, title=scored.title
+    )
     try:
         shown = explorer.get_state()
         sent, truth = shown["_data"], shown["_truth"]

@@ -46,7 +46,10 @@ LOG_LIRA = st.floats(-1e5, 1e5)
 
 
 @settings(max_examples=100, deadline=None)
-@given(values=st.lists(LOG_LIRA, min_size=1, max_size=30), eta=st.integers(-20_000, 100_000))
+@given(
+    values=st.lists(LOG_LIRA, min_size=1, max_size=30),
+    eta=st.integers(-20_000, 100_000),
+)
 def test_every_eta_of_three_decimals_judges_alike(ask, values, eta):
     gaps = np.array([*values, eta / 1000, np.nextafter(eta / 1000, -np.inf)])
     assert ((on_the_page(ask, gaps) >= eta / 1000) == (gaps >= eta / 1000)).all()
@@ -57,9 +60,15 @@ def test_log_lira_that_is_too_large_stays_on_its_side(ask):
 
 
 def test_what_is_packed_is_letters_and_digits_alone(ask):
-    content = {"title": "</script>\u2028 ü", "none": None, "more": [{"a": b"\x00\xff"}, b"", 0.1]}
+    content = {
+        "title": "</script>\u2028 ü",
+        "none": None,
+        "more": [{"a": b"\x00\xff"}, b"", 0.1],
+    }
     text = pack(content)
-    assert set(text) <= set(base64.b64encode(bytes(range(256)) * 99).decode()) | set("+/=")
+    assert set(text) <= set(base64.b64encode(bytes(range(256)) * 99).decode()) | set(
+        "+/="
+    )
     assert ask("text", given=text) == {**content, "more": [{"a": "00ff"}, "", 0.1]}
 
 

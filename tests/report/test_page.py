@@ -23,7 +23,11 @@ def shown(chromium, page_file, width=1400, scheme="light"):
     """The page, opened offline, which asks for nothing but itself."""
     address = page_file.as_uri()
     allowed = (address, "data:image/svg+xml", "data:image/bmp;base64,")
-    how = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme, "offline": True}
+    how = {
+        "viewport": {"width": width, "height": 900},
+        "color_scheme": scheme,
+        "offline": True,
+    }
     return opened(chromium, address, allowed=allowed, accept_downloads=False, **how)
 
 
@@ -65,7 +69,9 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path):
     evaluation = content.evaluation
     with shown(chromium, write(content, tmp_path / "a.html")) as page:
         assert counts(page) == expected(evaluation, 0.0)
-        shows = [text for text in page.locator(".mw-sentence").all_inner_texts() if text]
+        shows = [
+            text for text in page.locator(".mw-sentence").all_inner_texts() if text
+        ]
         assert shows == sentences(content.scored, 0.0, 4.0)
         drag_tau(page, 0.13)
         assert tau(page) > 0
@@ -115,7 +121,9 @@ def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
                 assert counts(page)[name.replace(" ", "_")] == int(mask.sum())
         page.locator('[data-filter="found"]').click()
         first = page.locator(".mw-card").first
-        most = int(np.argmin(np.where((log_lira >= 4) & (scores <= -0.1), scores, np.inf)))
+        most = int(
+            np.argmin(np.where((log_lira >= 4) & (scores <= -0.1), scores, np.inf))
+        )
         first.get_by_text(f"member {most}", exact=True).wait_for()
         first.press("Enter")
         page.locator(".mw-opened").get_by_text(f"member {most}", exact=True).wait_for()
@@ -127,7 +135,9 @@ def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
         page.locator(".mw-range").get_by_text("1 of 600 match").wait_for()
         page.get_by_label("filter by decision").select_option("any")
         page.get_by_label("sort").select_option("log-lira")
-        page.locator(".mw-card").first.get_by_text(f"member {int(log_lira.argmax())}").wait_for()
+        page.locator(".mw-card").first.get_by_text(
+            f"member {int(log_lira.argmax())}"
+        ).wait_for()
 
 
 def test_hostile_samples_are_shown_as_written(chromium, tmp_path):
@@ -135,21 +145,29 @@ def test_hostile_samples_are_shown_as_written(chromium, tmp_path):
     with shown(chromium, page_file) as page:
         page.locator('[data-filter="all"]').click()
         page.locator(".mw-card").nth(8).wait_for()
-        written = page.get_by_text("<script>document.body.remove()</script> is shown as written")
+        written = page.get_by_text(
+            "<script>document.body.remove()</script> is shown as written"
+        )
         written.first.wait_for()
         page.get_by_text("Memorisation audit of </script>").wait_for()
-        assert page.locator("main script, main iframe, main a, main object").count() == 0
+        assert (
+            page.locator("main script, main iframe, main a, main object").count() == 0
+        )
         assert page.locator("main img").count() == 1  # the figure
         assert page.locator(".mr-dots svg").is_visible()
         page.locator(".mw-card").first.click()
-        page.locator(".mw-opened .mw-whole-id").get_by_text("<img src=x onerror").wait_for()
+        page.locator(".mw-opened .mw-whole-id").get_by_text(
+            "<img src=x onerror"
+        ).wait_for()
         assert EVIL.split("|")[0].strip() in page.title()
         save(page, "report-hostile-1400-light")
 
 
 def test_images_show_their_pixels(chromium, tmp_path):
     n = 24
-    images = np.full((n, 32, 32, 3), 10 * np.arange(n)[:, None, None, None], dtype=np.uint8)
+    images = np.full(
+        (n, 32, 32, 3), 10 * np.arange(n)[:, None, None, None], dtype=np.uint8
+    )
     content = plain(n, samples=ImageDataset.from_arrays(images, np.arange(n) % 10))
     with shown(chromium, write(content, tmp_path / "a.html")) as page:
         page.locator('[data-filter="all"]').click()
@@ -185,36 +203,57 @@ def paper(page_file, chromium, *, appendix=False) -> tuple[int, list[str]]:
             page.locator("summary", has_text="Appendix").click()
         page.emulate_media(media="print")
         page.set_viewport_size({"width": 673, "height": 900})  # A4 between the margins
-        assert page.locator("button:visible, input:visible, select:visible").count() == 0
-        assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
-        assert page.evaluate("() => getComputedStyle(document.body).color") == "rgb(31, 35, 40)"
+        assert (
+            page.locator("button:visible, input:visible, select:visible").count() == 0
+        )
+        assert (
+            page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+            <= 0
+        )
+        assert (
+            page.evaluate("() => getComputedStyle(document.body).color")
+            == "rgb(31, 35, 40)"
+        )
         first = page.locator(".mr-first").bounding_box()
         assert first["height"] < 1000  # of 1001 between the margins
         dots = page.locator(".mr-dots svg").bounding_box()
-        assert first["y"] < dots["y"] < dots["y"] + dots["height"] < first["y"] + first["height"]
+        assert (
+            first["y"]
+            < dots["y"]
+            < dots["y"] + dots["height"]
+            < first["y"] + first["height"]
+        )
         texts = page.locator(".mr-first").evaluate(
             "(first) => { first.querySelectorAll('time, svg').forEach((one) => one.remove());"
             " return first.innerText; }"
         )
         pdf = page.pdf(prefer_css_page_size=True)
         save(page, "report-print")
-    return len(re.findall(rb"/Type /Page\b", pdf)), re.findall(r"(?<![\w.−-])\d[\d\u202f.]*", texts)
+    return len(re.findall(rb"/Type /Page\b", pdf)), re.findall(
+        r"(?<![\w.−-])\d[\d\u202f.]*", texts
+    )
 
 
 @pytest.mark.parametrize("name", ["patients-smollm2", "banking77-smollm2"])
-def test_on_paper_page_one_is_the_result_and_four_pages_are_all(chromium, tmp_path, name):
+def test_on_paper_page_one_is_the_result_and_four_pages_are_all(
+    chromium, tmp_path, name
+):
     audit = mw.open_recorded(name)
     for member, decision in zip(audit.members, ("remove", "keep"), strict=False):
         audit.decision_log.decide([str(member)], decision)
     has_texts = name.startswith("patients")
-    page_file = audit.report(tmp_path / "a.html", include_samples=has_texts, figures=False)
+    page_file = audit.report(
+        tmp_path / "a.html", include_samples=has_texts, figures=False
+    )
     pages, numbers = paper(page_file, chromium)
     assert 2 <= pages <= 4
     assert 8 <= len(numbers) <= 20, " ".join(numbers)
 
 
 def test_the_appendix_is_printed_where_it_is_open(chromium, tmp_path):
-    tall = Figure("roc", "What it shows. " * 12, SVG.replace('height="20"', 'height="1300"'))
+    tall = Figure(
+        "roc", "What it shows. " * 12, SVG.replace('height="20"', 'height="1300"')
+    )
     page_file = write(plain(figures=(tall,)), tmp_path / "a.html")
     closed, _ = paper(page_file, chromium)
     assert paper(page_file, chromium, appendix=True)[0] >= closed + 2
@@ -225,7 +264,12 @@ def test_a_saved_view_opens_as_it_was(chromium, tmp_path):
     dashboard.wait(60)
     dashboard.metric = "loss"
     dashboard.wait(60)
-    dashboard.tau, dashboard.eta, dashboard.filter, dashboard.sort = -1.5, 6.0, "missed", "safe"
+    dashboard.tau, dashboard.eta, dashboard.filter, dashboard.sort = (
+        -1.5,
+        6.0,
+        "missed",
+        "safe",
+    )
     said, wanted = dashboard.state, dashboard.counts
     page_file = tmp_path / "a.html"
     page_file.write_bytes(dashboard._source.report_page(said))
@@ -235,10 +279,16 @@ def test_a_saved_view_opens_as_it_was(chromium, tmp_path):
         assert tau(page) == -1.5
         page.locator('.mw-chip[data-filter="missed"][aria-pressed="true"]').wait_for()
         assert page.get_by_text("Log-probability, epoch 3").count() > 0
-        assert page.locator("h1").inner_text().startswith(f"{wanted['flagged']} images flagged")
+        assert (
+            page.locator("h1")
+            .inner_text()
+            .startswith(f"{wanted['flagged']} images flagged")
+        )
 
 
-def test_without_scripts_or_where_nothing_unpacks_the_words_and_numbers_stand(chromium, tmp_path):
+def test_without_scripts_or_where_nothing_unpacks_the_words_and_numbers_stand(
+    chromium, tmp_path
+):
     content = plain()
     page_file = write(content, tmp_path / "a.html")
     for has_scripts in (False, True):

@@ -29,7 +29,10 @@ def notebook(widget_page):
 def agree(notebook, view, name, expression, **tolerance):
     """Wait until the page shows the number that the kernel has."""
     shown = notebook.page.locator(f".mw-play-{view}")
-    number = lambda: pytest.approx(float(shown.get_attribute(f"data-{name}")), **tolerance)  # noqa: E731
+
+    def number():
+        return pytest.approx(float(shown.get_attribute(f"data-{name}")), **tolerance)
+
     notebook.eventually(expression, number)
 
 
@@ -64,9 +67,14 @@ def the_round(notebook):
     for name in ("Train to the end", "Ask 32 other networks", "Another round"):
         view.locator(".mw-watch-next").click()
         view.get_by_role("button", name=name, disabled=False).wait_for()
-    notebook.eventually("watch.guess is not None and watch.guess.tolist() == [1, 2, 3, 4, 5]")
+    notebook.eventually(
+        "watch.guess is not None and watch.guess.tolist() == [1, 2, 3, 4, 5]"
+    )
     right = notebook.python("int((watch.log_lira[watch.guess] >= 4).sum())")
-    assert f"Memorised are {right} of your five" in view.locator(".mw-watch-phase").inner_text()
+    assert (
+        f"Memorised are {right} of your five"
+        in view.locator(".mw-watch-phase").inner_text()
+    )
     assert notebook.python("len(watch.psmi) == len(watch.log_lira)")
 
 
@@ -83,9 +91,12 @@ def the_cloud(notebook):
     page.wait_for_function(
         "() => document.querySelector('.mw-play-psmi').textContent.includes('below 0: at risk')"
     )
-    shown = page.locator(".mw-play-psmi .mw-fact").filter(has_text="PSMI of the ringed point")
+    shown = page.locator(".mw-play-psmi .mw-fact").filter(
+        has_text="PSMI of the ringed point"
+    )
     notebook.eventually(
-        "f'{psmi.psmi[0]:.2f}'.replace('-', '−')", shown.locator("div").nth(1).inner_text
+        "f'{psmi.psmi[0]:.2f}'.replace('-', '−')",
+        shown.locator("div").nth(1).inner_text,
     )
     page.locator(".mw-play-psmi").get_by_role("radio", name="■ B").click()
     notebook.eventually("int(psmi.labels[0]) == 1 and bool(psmi.psmi[0] > 0)")
@@ -111,7 +122,9 @@ def cloud_and_both_sliders_are_on_one_screen(notebook):
     page = notebook.page
     before = page.viewport_size
     notebook.resize(1300, 790)
-    page.locator(".mw-play-psmi").evaluate("view => view.scrollIntoView({block: 'start'})")
+    page.locator(".mw-play-psmi").evaluate(
+        "view => view.scrollIntoView({block: 'start'})"
+    )
     for part in (
         page.locator(".mw-play-psmi .mw-plot-cloud"),
         page.get_by_label("angle of the direction, in degrees"),
@@ -163,7 +176,9 @@ def the_gaps(notebook):
     agree(notebook, "lira", "log-lira", "lira.log_lira", rel=1e-6)
     page.get_by_label("half of them trained on the sample").press("Home")
     notebook.eventually("lira.n_shadows == 4")
-    what_is_spoken_follows_python(notebook, "lira", "n_shadows", 64, "log-LiRA {}", "lira.log_lira")
+    what_is_spoken_follows_python(
+        notebook, "lira", "n_shadows", 64, "log-LiRA {}", "lira.log_lira"
+    )
 
 
 def what_is_spoken_follows_python(notebook, view, trait, value, words, number):
@@ -186,8 +201,11 @@ def the_mixture(notebook):
     said = "() => document.querySelector('.mw-play-theorem .mw-spoken').textContent"
     spoken = settled(page, said, 500)
     let_go = re.search(r"τ (\S+):", spoken)[1].replace("−", "-")
-    notebook.eventually(f"abs(theorem.tau - {let_go}) < 0.006")  # the drag has come to its end
-    what_is_spoken_follows_python(notebook, "theorem", "tau", -1.5, "τ {}", "theorem.tau")
+    # the drag has come to its end
+    notebook.eventually(f"abs(theorem.tau - {let_go}) < 0.006")
+    what_is_spoken_follows_python(
+        notebook, "theorem", "tau", -1.5, "τ {}", "theorem.tau"
+    )
     notebook.eventually("theorem.rates is not None")
     agree(notebook, "theorem", "tpr", "theorem.rates['tpr']", abs=1e-9)
     view.get_by_role("button", name="τ = 0").click()

@@ -38,7 +38,8 @@ def test_random_numbers_are_normal_and_depend_on_seed_and_place_alone(ask):
     assert abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < 0.015
     assert abs(np.corrcoef(z, ask("normals", seed=4, count=100_000))[0, 1]) < 0.015
     assert (
-        ask("uniforms", seed=-1, start=2, count=3) == ask("uniforms", seed=-1, start=0, count=5)[2:]
+        ask("uniforms", seed=-1, start=2, count=3)
+        == ask("uniforms", seed=-1, start=0, count=5)[2:]
     )
 
 
@@ -97,7 +98,9 @@ def test_the_same_in_more_dimensions(ask, dimension):
     others = np.quantile(np.delete(psmi, 4), [0.05, 0.5, 0.95])
     assert found["others"] == pytest.approx(others, abs=0.06)
     if dimension > 2:
-        within = points - np.stack([points[labels == c].mean(0) for c in range(3)])[labels]
+        within = (
+            points - np.stack([points[labels == c].mean(0) for c in range(3)])[labels]
+        )
         assert rows[:, 2:].std() == pytest.approx(within.std(), rel=0.05)
 
 
@@ -114,7 +117,9 @@ def test_the_same_in_more_dimensions(ask, dimension):
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*8 ")
-def test_log_lira_and_its_error_are_those_of_memorization(ask, counts, effect, spread, gap):
+def test_log_lira_and_its_error_are_those_of_memorization(
+    ask, counts, effect, spread, gap
+):
     asked = {"counts": counts, "effect": effect, "spread": spread, "gap": gap}
     answer = ask("lira", seed=3, **asked)
     others = np.concatenate([np.transpose(side) for side in answer["others"]])
@@ -134,7 +139,9 @@ def test_log_lira_and_its_error_are_those_of_memorization(ask, counts, effect, s
         assert (found["error"] or np.nan) == pytest.approx(error, rel=1e-3, nan_ok=True)
         for redraw in (1, 200):
             # the others' shadow models stay, and hardly feel that the sample's are others
-            near = {"rel": 1e-6} if variance == "per-sample" else {"rel": 0.06, "abs": 0.1}
+            near = (
+                {"rel": 1e-6} if variance == "per-sample" else {"rel": 0.06, "abs": 0.1}
+            )
             wanted = judged(redraw, variance)[0]
             if counts != (2, 2) or variance == "per-sample":
                 assert found["redraws"][redraw - 1] == pytest.approx(wanted, **near)
@@ -147,9 +154,14 @@ def test_few_models_mislead_and_many_close_in_on_a_limit(ask):
     few, many = (ask("lira", counts=(n, n), **asked)["found"] for n in (4, 128))
     for name in ("per-sample", "shrunk"):
         redraws = np.array(many[name]["redraws"])
-        assert redraws.mean() == pytest.approx(truth, abs=0.1 + 3 * redraws.std() / 200**0.5)
+        assert redraws.mean() == pytest.approx(
+            truth, abs=0.1 + 3 * redraws.std() / 200**0.5
+        )
     assert np.mean(many["global"]["redraws"]) < truth - 1
-    widths = [np.ptp(np.quantile(of["per-sample"]["redraws"], [0.05, 0.95])) for of in (few, many)]
+    widths = [
+        np.ptp(np.quantile(of["per-sample"]["redraws"], [0.05, 0.95]))
+        for of in (few, many)
+    ]
     assert widths[0] > 8 * widths[1]
 
 
@@ -172,7 +184,10 @@ USUAL |= dict.fromkeys(("imbalance", "overlap", "heavy_tails"), False)
 
 def mixture(ask, tau=0.0, **setting):
     found = ask("theorem", n=2000, seed=0, tau=tau, mixture=USUAL | setting)
-    return {key: value if key == "rates" else np.array(value) for key, value in found.items()}
+    return {
+        key: value if key == "rates" else np.array(value)
+        for key, value in found.items()
+    }
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
@@ -195,17 +210,26 @@ def test_psmi_of_the_mixture(ask, setting):
     rates, point = found["rates"], roc(found["psmi"], kinds > 0).at(0.0)
     assert (rates["flagged"], rates["n"]) == (point.flagged, 2000)
     assert (rates["tpr"], rates["fpr"]) == pytest.approx((point.tpr, point.fpr))
-    for name, group in (("Others", kinds == 0), ("Wrong", kinds == 2), ("Right", kinds == 1)):
+    for name, group in (
+        ("Others", kinds == 0),
+        ("Wrong", kinds == 2),
+        ("Right", kinds == 1),
+    ):
         assert rates[f"mean{name}"] == pytest.approx(found["psmi"][group].mean())
 
 
 def test_theorem_1_holds_and_where_it_breaks(ask):
     for dimension, separation in ((1, 1.0), (16, 1.0), (16, 6.0)):
-        means = mixture(ask, epsilon=0.2, separation=separation, dimension=dimension)["rates"]
+        means = mixture(ask, epsilon=0.2, separation=separation, dimension=dimension)[
+            "rates"
+        ]
         assert means["meanOthers"] > 0 > means["meanOutliers"]
-        assert -means["meanWrong"] > means["meanRight"] > 0  # a wrong label counts for more
+        # a wrong label counts for more
+        assert -means["meanWrong"] > means["meanRight"] > 0
     equal = mixture(ask, separation=0.0)["rates"]  # nothing predicts the label
-    assert (equal["meanOutliers"], equal["meanOthers"]) == pytest.approx((0, 0), abs=0.01)
+    assert (equal["meanOutliers"], equal["meanOthers"]) == pytest.approx(
+        (0, 0), abs=0.01
+    )
     usual = mixture(ask)["rates"]
     for switch in ("imbalance", "overlap", "heavy_tails"):
         broken = mixture(ask, **{switch: True})["rates"]
@@ -226,7 +250,9 @@ def trained(ask):
 def reference(ask, points, labels, weights):
     """Train with PyTorch's Adam from the same weights; returns states and logits."""
     X, y = torch.from_numpy(points), torch.from_numpy(labels).long()
-    hidden = nn.Sequential(nn.Linear(2, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH), nn.Tanh())
+    hidden = nn.Sequential(
+        nn.Linear(2, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH), nn.Tanh()
+    )
     net = nn.Sequential(hidden, nn.Linear(WIDTH, 3)).double()
     nn.utils.vector_to_parameters(torch.from_numpy(weights), net.parameters())
     adam = torch.optim.Adam(net.parameters())

@@ -36,7 +36,10 @@ def psmi_shown(ask):
     moved = points.copy()
     moved[0] = points[labels == 1].mean(axis=0)
     asked = {"labels": labels.tolist(), "count": 24}
-    return [f"{ask('psmi', points=where.tolist(), **asked)[0]:.2f}" for where in (points, moved)]
+    return [
+        f"{ask('psmi', points=where.tolist(), **asked)[0]:.2f}"
+        for where in (points, moved)
+    ]
 
 
 @pytest.mark.parametrize("question", range(1, len(ANSWERS) + 1))
@@ -48,7 +51,10 @@ def test_the_numbers_of_an_answer_are_those_that_its_lines_print_or_the_playgrou
     printed = "\n".join(CODE.findall(answer) + psmi_shown * (question == ON_PSMI))
     for number in re.findall(r"−?\d+\.\d+(?: %)?|\d+ %", CODE.sub("", answer)):
         wanted = number.replace("−", "-")
-        assert re.search(rf"(?<![\d.-]){wanted.replace(' %', ' ?%')}", printed), (number, printed)
+        assert re.search(rf"(?<![\d.-]){wanted.replace(' %', ' ?%')}", printed), (
+            number,
+            printed,
+        )
 
 
 def test_nine_questions_in_their_order():

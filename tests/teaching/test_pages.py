@@ -37,8 +37,12 @@ WATCH_CELLS = [
 def playground(chromium, tmp_path_factory):
     """One window with a touch screen that shows a playground without the site around it."""
     folder = tmp_path_factory.mktemp("playgrounds")
-    (folder / "index.html").write_text("<!doctype html><body data-ready='true'>Ready</body>")
-    with opened(chromium, (folder / "index.html").as_uri(), offline=True, has_touch=True) as page:
+    (folder / "index.html").write_text(
+        "<!doctype html><body data-ready='true'>Ready</body>"
+    )
+    with opened(
+        chromium, (folder / "index.html").as_uri(), offline=True, has_touch=True
+    ) as page:
 
         def go(name, width=1440, height=900, motion="no-preference"):
             file = folder / f"{name}.html"
@@ -60,7 +64,9 @@ def psmi_shown(page):
         "() => !document.querySelector('.mw-play-body').innerText.includes('…')"
         " && [...document.querySelectorAll('.mw-fact-value')].every((value) => value.innerText)"
     )
-    fact = page.locator(".mw-fact", has=page.get_by_text("PSMI of the ringed point", exact=True))
+    fact = page.locator(
+        ".mw-fact", has=page.get_by_text("PSMI of the ringed point", exact=True)
+    )
     return float(fact.locator(".mw-fact-value").inner_text().replace("−", "-"))
 
 
@@ -69,14 +75,20 @@ def test_on_a_phone_controls_are_large_and_beside_what_they_move(playground, nam
     page = playground(name, **PHONE)
     if name == "lira":
         page.get_by_role("button", name="No").tap()  # the answer brings the sliders
-    page.locator("details").evaluate_all("(all) => all.forEach((one) => (one.open = true))")
+    page.locator("details").evaluate_all(
+        "(all) => all.forEach((one) => (one.open = true))"
+    )
     for slider in page.locator(".mw-slide").all():
         assert slider.bounding_box()["width"] >= 200
     assert page.evaluate(SMALL) == []
     for label, plot in BESIDE[name].items():
         slider = page.locator(f".mw-slide[aria-label^='{label}']").bounding_box()
         chart = page.locator(f".mw-plot-{plot}").bounding_box()
-        ends = [edge for box in (slider, chart) for edge in (box["y"], box["y"] + box["height"])]
+        ends = [
+            edge
+            for box in (slider, chart)
+            for edge in (box["y"], box["y"] + box["height"])
+        ]
         assert max(ends) - min(ends) < PHONE["height"]
 
 
@@ -126,7 +138,8 @@ def test_a_finger_adds_a_point_drags_it_and_scrolls_beside_it(playground, name):
     chosen(page, count + 1, count + 2)
     assert page.evaluate("scrollY") == scrolled
     page.wait_for_function(f"(before) => {drawn} !== before", arg=before)
-    finger(page, (x, y), *((x, y - 20 * i) for i in range(1, 9)))  # no point is there any more
+    # no point is there any more
+    finger(page, (x, y), *((x, y - 20 * i) for i in range(1, 9)))
     page.wait_for_function("(before) => scrollY > before", arg=scrolled)
 
 
@@ -181,7 +194,9 @@ def test_with_less_motion_a_point_does_not_glide(playground):
 
 def test_without_canvas_a_playground_says_so(widget_page):
     opened = widget_page([])
-    opened.page.evaluate("() => { HTMLCanvasElement.prototype.getContext = () => null; }")
+    opened.page.evaluate(
+        "() => { HTMLCanvasElement.prototype.getContext = () => null; }"
+    )
     opened.run(WATCH_CELLS[0])
     opened.page.get_by_role("alert").filter(has_text="canvas").wait_for()
 
@@ -198,7 +213,9 @@ def test_what_disturbs_a_training_ends_it_and_its_workers(widget_page):
     def go_on(view, *labels):
         for label in labels:
             view.locator(".mw-watch-next").click()
-            view.get_by_role("button", name=label, disabled=False).wait_for(timeout=60_000)
+            view.get_by_role("button", name=label, disabled=False).wait_for(
+                timeout=60_000
+            )
 
     for view in views:
         guessed(view)
@@ -209,7 +226,9 @@ def test_what_disturbs_a_training_ends_it_and_its_workers(widget_page):
     assert int(views[1].get_attribute("data-epoch")) > 0
     go_on(views[0], "Train to the end", "Ask 32 other networks")
     views[0].locator(".mw-watch-next").click()
-    page.wait_for_function("(v) => Number(v.dataset.models) > 0", arg=views[0].element_handle())
+    page.wait_for_function(
+        "(v) => Number(v.dataset.models) > 0", arg=views[0].element_handle()
+    )
     views[0].get_by_role("button", name="Start again").click()
     assert views[0].get_attribute("data-models") == "0"
     guessed(views[0])

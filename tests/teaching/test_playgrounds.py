@@ -113,13 +113,17 @@ def test_results_are_there_when_the_page_sent_them_and_not_after_python_changed_
 
 def test_a_guess_and_its_truth(open_playground):
     playground = open_playground(MemorizationPlayground, n=30)
-    playground.set_state({"_results": {"guess": [4, 2], "log_lira": sent(*range(30)), "at": 0}})
+    playground.set_state(
+        {"_results": {"guess": [4, 2], "log_lira": sent(*range(30)), "at": 0}}
+    )
     assert playground.log_lira[playground.guess].tolist() == [4, 2]
     playground.set_state({"_results": {"at": 1}})
     assert playground.guess is None
 
 
-@pytest.mark.parametrize("results", [{"psmi": memoryview(b"1234")}, {"redraws": [[1], [2, 3]]}, 3])
+@pytest.mark.parametrize(
+    "results", [{"psmi": memoryview(b"1234")}, {"redraws": [[1], [2, 3]]}, 3]
+)
 def test_results_that_are_none_are_refused(psmi, results):
     psmi.set_state({"_results": {"psmi": sent(1, 2), "at": 0}})
     psmi.set_state({"_results": results})
@@ -144,7 +148,9 @@ def test_points_and_labels_change_together(psmi):
 
 def test_nonsense_from_the_page_is_undone(psmi):
     points = psmi.points
-    psmi.set_state({"_cloud": {"points": memoryview(b"12345678"), "labels": memoryview(b"\0")}})
+    psmi.set_state(
+        {"_cloud": {"points": memoryview(b"12345678"), "labels": memoryview(b"\0")}}
+    )
     assert (psmi.points == points).all()
 
 

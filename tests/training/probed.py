@@ -32,18 +32,28 @@ def convolving(n_classes: int) -> nn.Module:
     """Return convolutions with batch normalisation, deep enough for rounding to add up."""
     parts: list[nn.Module] = []
     for width in (1, *[32] * 11):
-        parts += [nn.Conv2d(width, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
-    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, n_classes))
+        parts += [
+            nn.Conv2d(width, 32, 3, padding=1, bias=False),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+        ]
+    return nn.Sequential(
+        *parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, n_classes)
+    )
 
 
 def small(n_classes: int) -> nn.Module:
     """Return a small network."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, n_classes))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, n_classes)
+    )
 
 
 OPTIMIZERS = {
     "adamw": lambda p, more: torch.optim.AdamW(p, lr=1e-3 * more),
-    "sgd": lambda p, more: torch.optim.SGD(p, lr=0.1 * more, momentum=0.9, weight_decay=1e-4),
+    "sgd": lambda p, more: torch.optim.SGD(
+        p, lr=0.1 * more, momentum=0.9, weight_decay=1e-4
+    ),
     "adam, tiny": lambda p, more: torch.optim.Adam(p, lr=1e-6 * more),
     "rmsprop": lambda p, more: torch.optim.RMSprop(p, lr=1e-3 * more),
 }
@@ -58,7 +68,9 @@ def probes(more: float, networks: tuple[str, ...]) -> dict[str, object]:
     for name in networks:
         for kind, optimizer in OPTIMIZERS.items():
             if name == "small" or kind == "adamw":
-                training = mw.TrainingConfig(optimizer=lambda p, of=optimizer: of(p, more))
+                training = mw.TrainingConfig(
+                    optimizer=lambda p, of=optimizer: of(p, more)
+                )
                 settings = training.resolve({})
                 model = mw.models.TorchClassifier(NETWORKS[name])
                 found[f"{name}, {kind}"] = make_probe(model, data, rows, settings, 10)

@@ -52,7 +52,9 @@ def tiny_data() -> mw.data.ImageDataset:
 
 def tiny_audit(path, **changes) -> mw.Audit:
     settings = {"training": TRAINING, "device": "cpu", "held_out": None} | changes
-    return mw.Audit(settings.pop("model", None) or ConvNet(4), tiny_data(), path=path, **settings)
+    return mw.Audit(
+        settings.pop("model", None) or ConvNet(4), tiny_data(), path=path, **settings
+    )
 
 
 def trained(path, **changes) -> mw.Audit:
@@ -64,7 +66,9 @@ def trained(path, **changes) -> mw.Audit:
 def learner_of(model, data, rows=None, seed=0, bases=None, **settings) -> Learner:
     """A learner on the CPU in float32, of all samples if no rows are named."""
     training = mw.TrainingConfig(**{"precision": "float32"} | settings)
-    recipe = Recipe(model, data, training.resolve(model.training_defaults), "cpu", bases=bases)
+    recipe = Recipe(
+        model, data, training.resolve(model.training_defaults), "cpu", bases=bases
+    )
     return Learner(recipe, np.arange(len(data)) if rows is None else rows, seed)
 
 
@@ -88,6 +92,11 @@ def run_in_two_processes(script: str, folder: Path) -> None:
     here = Path(__file__)
     command += [str(here.with_name(script)), str(folder)]
     done = subprocess.run(
-        command, cwd=here.parents[2], check=False, capture_output=True, text=True, timeout=280
+        command,
+        cwd=here.parents[2],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -31,7 +31,15 @@ LATE = (*np.linspace(0.05, 0.69, 20), 0.9651)  # the rate fell after epoch 20
 @pytest.mark.parametrize(
     ("drops", "rule", "step", "reached", "plateau", "jumped_from"),
     [
-        ((0.937, 0.980), {}, 2, True, None, None),  # METHOD: at epochs 0.2 and 0.4, ARC, Mistral
+        # METHOD: at epochs 0.2 and 0.4, ARC, Mistral
+        (
+            (0.937, 0.980),
+            {},
+            2,
+            True,
+            None,
+            None,
+        ),
         ((0.3, 0.9, 0.8), {}, 2, False, None, None),
         ((0.4, 0.7, 0.8, 0.86), {}, 4, False, None, None),
         (SMOOTHED, {}, 4, False, 0.9, None),
@@ -41,10 +49,20 @@ LATE = (*np.linspace(0.05, 0.69, 20), 0.9651)  # the rate fell after epoch 20
         ((0.5, 0.8, 0.96), {}, 3, True, None, None),
         ((0.25, 0.52), {"rho": 0.5}, 2, True, None, None),
         (NOISY, {}, 3, True, None, None),
-        (NOISY, {"over_last": 3}, 7, True, None, None),  # the median of 0.96, 0.8 and 0.97
+        # the median of 0.96, 0.8 and 0.97
+        (
+            NOISY,
+            {"over_last": 3},
+            7,
+            True,
+            None,
+            None,
+        ),
     ],
 )
-def test_the_checkpoint_that_the_rule_chooses(drops, rule, step, reached, plateau, jumped_from):
+def test_the_checkpoint_that_the_rule_chooses(
+    drops, rule, step, reached, plateau, jumped_from
+):
     chosen = StopRule(**rule).prediction(records(*drops))
     assert (chosen.record.step, chosen.reached) == (step, reached)
     assert (chosen.plateau, chosen.jumped_from) == pytest.approx((plateau, jumped_from))
@@ -86,7 +104,9 @@ def test_checkpoints_are_step_0_every_so_often_and_the_end():
     plan = settings(epochs=1, checkpoint_every=0.2, batch_size=10).plan(500).steps()
     assert plan == {0: 0, 10: 0.2, 20: 0.4, 30: 0.6, 40: 0.8, 50: 1.0}
     watched = {step: CheckpointPlan(50, 0.2).epoch_at(step) for step in range(51)}
-    assert watched == {step: plan.get(step) for step in range(51)}, "as of a loop that is watched"
+    assert watched == {step: plan.get(step) for step in range(51)}, (
+        "as of a loop that is watched"
+    )
     odd = settings(epochs=2.5, checkpoint_every=1, batch_size=10).plan(100).steps()
     assert odd == {0: 0, 10: 1, 20: 2, 25: 2.5}
     tiny = settings(epochs=1, checkpoint_every=0.01, batch_size=10).plan(30).steps()
@@ -99,7 +119,9 @@ def test_a_step_has_the_nearest_epoch_where_an_epoch_has_few_steps(per_epoch):
     watched = {step: CheckpointPlan(per_epoch, 0.2).epoch_at(step) for step in plan}
     assert watched == plan, "as of a loop that is watched"
     assert list(plan) == list(range(3 * per_epoch + 1))
-    assert all(abs(epoch - step / per_epoch) <= 0.1 + 1e-9 for step, epoch in plan.items())
+    assert all(
+        abs(epoch - step / per_epoch) <= 0.1 + 1e-9 for step, epoch in plan.items()
+    )
     assert plan[per_epoch] == 1.0
     assert plan[2 * per_epoch] == 2.0
 
@@ -153,7 +175,9 @@ def test_the_study_design_splits_as_the_paper_does():
 
 def test_duplicates_stay_on_one_side_of_every_split():
     pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 1)).astype(np.uint8)
-    data = ImageDataset.from_arrays(np.concatenate([pixels, pixels, pixels]), np.arange(120) % 2)
+    data = ImageDataset.from_arrays(
+        np.concatenate([pixels, pixels, pixels]), np.arange(120) % 2
+    )
     design = draw_design(data, "half", 1 / 9, seed=0)
     for part in (
         design.members,
@@ -180,7 +204,11 @@ def test_members_by_name_mask_and_all():
     [
         ("most", 0.1, "valid: 'half', 'all'"),
         (0.5, 0.1, "unknown members 0.5; valid: 'half', 'all'"),
-        (["nobody"], 0.1, "1 ids of members are not in the dataset, the first is 'nobody'"),
+        (
+            ["nobody"],
+            0.1,
+            "1 ids of members are not in the dataset, the first is 'nobody'",
+        ),
         (np.ones(3, bool), 0.1, "for 1797 samples"),
         ("half", 1.5, "share from 0 to below 1"),
         (["digit-0001"], 0.1, "it needs two or more"),
@@ -193,7 +221,9 @@ def test_bad_designs_are_refused(members, held_out, message):
 
 def test_a_mask_of_0_and_1_is_not_taken_for_the_ids_0_and_1():
     pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 1)).astype(np.uint8)
-    data = ImageDataset.from_arrays(pixels, np.arange(40) % 2, ids=[str(i) for i in range(40)])
+    data = ImageDataset.from_arrays(
+        pixels, np.arange(40) % 2, ids=[str(i) for i in range(40)]
+    )
     mask = np.arange(40) < 20
     for given in (mask.astype(int), mask.astype(int).tolist()):
         with pytest.raises(TypeError, match=r"int64.*astype\(bool\)"):

@@ -44,7 +44,9 @@ def chips(monkeypatch):
     """Two devices, and a generator that starts at its seed."""
     made = Chip(2)
     monkeypatch.setattr(config, "module_of", lambda _device: made)
-    monkeypatch.setattr(torch, "Generator", lambda _device: SimpleNamespace(manual_seed=Seeded))
+    monkeypatch.setattr(
+        torch, "Generator", lambda _device: SimpleNamespace(manual_seed=Seeded)
+    )
     return made
 
 

@@ -58,7 +58,9 @@ def test_any_executor_gives_the_same_shadow_models(audit, straight):
 
 
 def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit, straight):
-    with pytest.raises(StoreError, match=r"workers ended .*the queue was closed.*2 finished"):
+    with pytest.raises(
+        StoreError, match=r"workers ended .*the queue was closed.*2 finished"
+    ):
         audit.run_shadows(5, Dying(2))
     assert audit.n_shadows == 2
     closed = ThreadPoolExecutor(1)
@@ -93,9 +95,17 @@ def test_futures_that_cannot_be_cancelled_are_not_waited_for(audit):
 @pytest.mark.parametrize(
     ("how", "error", "fact"),
     [
-        ({"executor": SimpleNamespace(submit=None)}, TypeError, "Executor.*SimpleNamespace"),
         (
-            {"executor": ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))},
+            {"executor": SimpleNamespace(submit=None)},
+            TypeError,
+            "Executor.*SimpleNamespace",
+        ),
+        (
+            {
+                "executor": ProcessPoolExecutor(
+                    1, mp_context=multiprocessing.get_context("fork")
+                )
+            },
             ValueError,
             "fork.*spawn",
         ),
@@ -181,7 +191,9 @@ def test_threads_that_keep_forward_passes_of_a_language_model_do_not_meet(tmp_pa
     training = mw.TrainingConfig(epochs=1, batch_size=8, precision="float32")
     made = []
     for name, n in (("one", 1), ("four", 4)):
-        audit = mw.Audit(model, data, tmp_path / name, training, device="cpu", held_out=None)
+        audit = mw.Audit(
+            model, data, tmp_path / name, training, device="cpu", held_out=None
+        )
         audit.train()
         with ThreadPoolExecutor(n) as threads:
             audit.run_shadows(6, threads, keep_forward="all")
@@ -242,7 +254,9 @@ class Outdated(Inline):
 
 
 def test_a_worker_with_other_code_is_named_and_refused(audit):
-    with pytest.raises(StoreError, match=rf"process {os.getpid()} has memowidgets 0\.1 instead of"):
+    with pytest.raises(
+        StoreError, match=rf"process {os.getpid()} has memowidgets 0\.1 instead of"
+    ):
         audit.run_shadows(3, Outdated())
     assert audit.n_shadows == 1
 
@@ -263,7 +277,8 @@ def after(n, action):
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "system is read-only")]
+    ("number", "said"),
+    [(errno.ENOSPC, "disk is full"), (errno.EROFS, "system is read-only")],
 )
 def test_a_disk_that_fails_half_way_keeps_what_was_finished(
     audit, straight, monkeypatch, number, said
@@ -292,22 +307,30 @@ def train_part(path, indices):
     tiny_audit(path).run_shadows(12, Inline(), progress=Progress(), indices=indices)
 
 
-def test_two_processes_with_parts_of_their_own_fill_one_directory(source, straight, tmp_path):
+def test_two_processes_with_parts_of_their_own_fill_one_directory(
+    source, straight, tmp_path
+):
     shutil.copytree(source, tmp_path / "both")
-    both = [forked(train_part, tmp_path / "both", range(part, 12, 2)) for part in range(2)]
+    both = [
+        forked(train_part, tmp_path / "both", range(part, 12, 2)) for part in range(2)
+    ]
     for process in both:
         process.join(300)
         assert process.exitcode == 0
     assert_same(tiny_audit(tmp_path / "both"), straight, 1e-4, 12)
 
 
-def test_a_second_process_without_a_part_is_refused_and_the_first_goes_on(audit, straight):
+def test_a_second_process_without_a_part_is_refused_and_the_first_goes_on(
+    audit, straight
+):
     said = []
 
     def call_again():
         for how in ({}, {"indices": [5]}):
             try:
-                tiny_audit(audit.path).run_shadows(6, Inline(), progress=Progress(), **how)
+                tiny_audit(audit.path).run_shadows(
+                    6, Inline(), progress=Progress(), **how
+                )
             except StoreError as error:
                 said.append(str(error))
 
@@ -336,7 +359,8 @@ class Suspicious(ConvNet):
         owner = data.images
         while isinstance(owner, np.ndarray):
             owner = owner.base
-        in_worker = multiprocessing.parent_process() is not None and len(data) > 8  # no probe
+        # no probe
+        in_worker = multiprocessing.parent_process() is not None and len(data) > 8
         if in_worker and owner is None:
             raise TypeError("the images were copied")
         return super().build(data)
@@ -349,7 +373,9 @@ def test_workers_map_the_images_and_the_folder_goes(tmp_path, place):
     assert list(place.iterdir()) == []
 
 
-def test_the_job_is_in_a_private_file_and_what_is_written_to_it_stays_here(source, place):
+def test_the_job_is_in_a_private_file_and_what_is_written_to_it_stays_here(
+    source, place
+):
     run = tiny_audit(source).run
     job = ShadowJob(run.recipe(), run.design, 0, {"epoch-1": 4}, {"epoch-1": 4})
     job = replace(job, probe={"a": np.arange(5.0)})
@@ -360,7 +386,9 @@ def test_the_job_is_in_a_private_file_and_what_is_written_to_it_stays_here(sourc
     assert one.probe["a"].ctypes.data % 64 == 0
     one.probe["a"][:] = 7
     np.testing.assert_array_equal(other.probe["a"], np.arange(5.0))
-    np.testing.assert_array_equal(file.read().recipe.data.images, job.recipe.data.images)
+    np.testing.assert_array_equal(
+        file.read().recipe.data.images, job.recipe.data.images
+    )
 
 
 def test_a_disk_without_room_for_the_samples_is_named(audit, place, monkeypatch):
@@ -387,12 +415,18 @@ def client_of(n_workers):
     distributed = pytest.importorskip("distributed")
     import dask
 
-    place = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": None}
+    place = {
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "memory_limit": None,
+    }
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         forks = distributed.utils.get_mp_context()
         forks.set_forkserver_preload(["distributed", "tests.audit.warm"])
         with (
-            distributed.LocalCluster(n_workers=n_workers, threads_per_worker=1, **place) as cluster,
+            distributed.LocalCluster(
+                n_workers=n_workers, threads_per_worker=1, **place
+            ) as cluster,
             distributed.Client(cluster, set_as_default=False) as client,
         ):
             yield client
@@ -470,13 +504,19 @@ def cell_model(log):
     return model
 
 
-def test_a_notebooks_model_is_packed_once_and_unpacked_once_by_each_dask_worker(client, tmp_path):
+def test_a_notebooks_model_is_packed_once_and_unpacked_once_by_each_dask_worker(
+    client, tmp_path
+):
     audit = trained(tmp_path / "run", model=cell_model(tmp_path / "log"))
     here = trained(tmp_path / "here", model=cell_model(tmp_path / "other"))
     (tmp_path / "log").unlink(missing_ok=True)
     client.run(refuse_to_open, str(tmp_path / "run"))
     audit.run_shadows(6, client.get_executor(), keep_forward=True)
-    assert sorted((tmp_path / "log").read_text().split()) == ["packed", "unpacked", "unpacked"]
+    assert sorted((tmp_path / "log").read_text().split()) == [
+        "packed",
+        "unpacked",
+        "unpacked",
+    ]
     here.run_shadows(6, Inline())
     assert_same(audit, here, atol=1e-3)
     assert len(audit.as_target(3).score("psmi")) > 0
@@ -505,7 +545,9 @@ def test_a_model_that_kills_its_dask_workers_is_a_sentence_and_calling_again_goe
 ):
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
     client.run(train_instead, killed_at, 3)
-    with pytest.raises(StoreError, match=r"workers died.*finished shadow models are kept; call"):
+    with pytest.raises(
+        StoreError, match=r"workers died.*finished shadow models are kept; call"
+    ):
         audit.run_shadows(6, client.get_executor())
     finished = audit.n_shadows
     while len(client.run(as_it_was, on_error="ignore")) < 2:
@@ -543,15 +585,21 @@ def test_a_dask_client_that_is_closed_is_named(client, audit, closed_at):
         executor = other.get_executor()
         if not closed_at:
             other.close()
-        with pytest.raises(StoreError, match=r"workers ended .* finished .* call run_shadows"):
-            audit.run_shadows(40, executor, progress=after(closed_at or 99, other.close))
+        with pytest.raises(
+            StoreError, match=r"workers ended .* finished .* call run_shadows"
+        ):
+            audit.run_shadows(
+                40, executor, progress=after(closed_at or 99, other.close)
+            )
     assert closed_at <= audit.n_shadows < 40
 
 
 def test_a_cluster_that_adapts_to_its_work_grows_from_nothing(audit, straight):
     most = []
     with client_of(0) as client:
-        client.cluster.adapt(minimum=0, maximum=2, interval="100 ms", target_duration="10 ms")
+        client.cluster.adapt(
+            minimum=0, maximum=2, interval="100 ms", target_duration="10 ms"
+        )
         note = Progress(lambda _: most.append(len(client.cluster.scheduler.workers)))
         audit.run_shadows(20, client.get_executor(), progress=note)
     assert most[0] == 0

@@ -60,7 +60,9 @@ def in_doubles():
     torch.set_default_dtype(before)
 
 
-@pytest.mark.parametrize("around", [in_bfloat16, in_doubles, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "around", [in_bfloat16, in_doubles, torch.no_grad, torch.inference_mode]
+)
 def test_a_context_of_the_caller_changes_no_number(around):
     def trained():
         made = learner("sgd")
@@ -68,7 +70,11 @@ def test_a_context_of_the_caller_changes_no_number(around):
         return made.weights() | {"logits": made.look_at(np.arange(40)).logits}
 
     wanted, recipe = trained(), learner("sgd").recipe
-    model, data, settings = mw.models.TorchClassifier(flat), recipe.data, recipe.settings
+    model, data, settings = (
+        mw.models.TorchClassifier(flat),
+        recipe.data,
+        recipe.settings,
+    )
     with around():
         found = trained()
         make_probe(model, data, np.arange(8), settings, 40)
@@ -88,7 +94,9 @@ def shares_of_padding(order, lengths, size):
 def test_every_sample_occurs_once_and_the_seed_decides_the_order(n):
     lengths = np.random.default_rng(0).geometric(0.05, size=2 * n)
     members = np.arange(0, 2 * n, 2)
-    first, again = (epoch_order(members, lengths, 16, np.random.default_rng(3)) for _ in range(2))
+    first, again = (
+        epoch_order(members, lengths, 16, np.random.default_rng(3)) for _ in range(2)
+    )
     other = epoch_order(members, lengths, 16, np.random.default_rng(4))
     np.testing.assert_array_equal(np.sort(first), members)
     np.testing.assert_array_equal(first, again)

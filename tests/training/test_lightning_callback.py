@@ -15,7 +15,12 @@ from torch.utils.data import DataLoader
 import memowidgets as mw
 from tests.audit.test_watching import BATCH, STEPS, N, mlp, samples
 
-BESIDE = ("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing")
+BESIDE = (
+    "logger",
+    "enable_progress_bar",
+    "enable_model_summary",
+    "enable_checkpointing",
+)
 NOTHING_BESIDE = dict.fromkeys(BESIDE, False)
 OURS = "optimizer steps|recorded anew|other weights|first step took"
 pytestmark = [  # Lightning warns of much that is fine here, memowidgets of nothing unasked
@@ -27,7 +32,9 @@ pytestmark = [  # Lightning warns of much that is fine here, memowidgets of noth
 @cache
 def lightning():
     """Lightning, imported by the first test that needs it: every worker imports this file."""
-    return pytest.importorskip("lightning.pytorch", reason="no Lightning: pip install lightning")
+    return pytest.importorskip(
+        "lightning.pytorch", reason="no Lightning: pip install lightning"
+    )
 
 
 def new_module():
@@ -55,18 +62,28 @@ def data():
 
 def fitted(module, data, folder, *callbacks, epochs=3, resume=None, **changes):
     settings = {"accelerator": "cpu", "max_epochs": epochs, **NOTHING_BESIDE, **changes}
-    trainer = lightning().Trainer(default_root_dir=folder, callbacks=list(callbacks), **settings)
+    trainer = lightning().Trainer(
+        default_root_dir=folder, callbacks=list(callbacks), **settings
+    )
     torch.manual_seed(1)
-    trainer.fit(module, DataLoader(data, batch_size=BATCH, shuffle=True), ckpt_path=resume)
+    trainer.fit(
+        module, DataLoader(data, batch_size=BATCH, shuffle=True), ckpt_path=resume
+    )
     return trainer
 
 
-def test_steps_are_those_of_the_optimizer_and_the_weights_those_without_it(data, tmp_path):
+def test_steps_are_those_of_the_optimizer_and_the_weights_those_without_it(
+    data, tmp_path
+):
     plain, module = new_module(), new_module()
     course = {"accumulate_grad_batches": 4}  # two steps an epoch: four batches, two
     fitted(plain, data, tmp_path, **course)
-    watch = mw.watch(module, data, tmp_path / "run", 2, checkpoint_every=1, stop_at_drop=None)
-    trainer = fitted(module, data, tmp_path, mw.training.LightningCallback(watch), **course)
+    watch = mw.watch(
+        module, data, tmp_path / "run", 2, checkpoint_every=1, stop_at_drop=None
+    )
+    trainer = fitted(
+        module, data, tmp_path, mw.training.LightningCallback(watch), **course
+    )
     assert trainer.global_step == watch.steps == 6
     assert watch.audit.checkpoints["step"].tolist() == [0, 2, 4, 6]
     for name, tensor in plain.state_dict().items():
@@ -93,7 +110,11 @@ def test_the_trainer_stops_at_rho_when_asked(stop, data, tmp_path):
 def test_a_trainer_that_resumes_within_an_epoch_warns_of_nothing(
     stopped_at, weights, data, tmp_path
 ):
-    settings = {"steps_per_epoch": STEPS, "checkpoint_every": 1 / STEPS, "stop_at_drop": None}
+    settings = {
+        "steps_per_epoch": STEPS,
+        "checkpoint_every": 1 / STEPS,
+        "stop_at_drop": None,
+    }
     first = new_module()
     watch = mw.watch(first, data, tmp_path / "run", **settings)
     callback = mw.training.LightningCallback(watch)
@@ -126,5 +147,7 @@ def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
     module = new_module()
     watch = mw.watch(module, data, tmp_path / "run", steps_per_epoch=10)
     callback = mw.training.LightningCallback(watch, stop=False)
-    with pytest.warns(UserWarning, match="has 6 optimizer steps; .* steps_per_epoch=6 .* 10"):
+    with pytest.warns(
+        UserWarning, match="has 6 optimizer steps; .* steps_per_epoch=6 .* 10"
+    ):
         fitted(module, data, tmp_path, callback, epochs=2)

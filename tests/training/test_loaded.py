@@ -30,7 +30,9 @@ def reads(monkeypatch):
 
 
 def gaps(audit, checkpoint):
-    return audit.run.gaps_of(audit.evidence.names.record(checkpoint), audit.evidence.pool)
+    return audit.run.gaps_of(
+        audit.evidence.names.record(checkpoint), audit.evidence.pool
+    )
 
 
 def test_several_passes_at_a_checkpoint_read_its_weights_once(audit, reads):
@@ -40,7 +42,8 @@ def test_several_passes_at_a_checkpoint_read_its_weights_once(audit, reads):
     np.testing.assert_array_equal(first, second)
     early = gaps(audit, 0)
     assert len(reads) == 2
-    np.testing.assert_array_equal(gaps(audit, "final"), first)  # read again, after another one
+    # read again, after another one
+    np.testing.assert_array_equal(gaps(audit, "final"), first)
     assert len(reads) == 3
     assert not np.array_equal(early, first)
     np.testing.assert_array_equal(gaps(tiny_audit(audit.path), "final"), first)

@@ -32,7 +32,9 @@ def data():
 
 
 def small(n_classes: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, n_classes))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, n_classes)
+    )
 
 
 def probe_of(data, make=small, **training: Any) -> dict[str, Any]:
@@ -45,12 +47,18 @@ def probe_of(data, make=small, **training: Any) -> dict[str, Any]:
 
 
 NONE = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
-AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OMP_NUM_THREADS": "2"}
+AVX2 = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "OMP_NUM_THREADS": "2",
+}
 LIMITS = [{}, *(pytest.param(limit, marks=pytest.mark.slow) for limit in (NONE, AVX2))]
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_another_process_agrees_on_any_processor_and_one_percent_of_a_rate_does_not(limit):
+def test_another_process_agrees_on_any_processor_and_one_percent_of_a_rate_does_not(
+    limit,
+):
     networks = tuple(probed.NETWORKS) if limit else ("small",)
     there, faster = (probed.probes(more, networks) for more in (1.0, 1.01))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **limit}
@@ -67,7 +75,10 @@ def by_size(limit: int, rate: float = 1e-2):
     """Decay large weights only, as recipes do that leave out biases and gains."""
 
     def make(p):
-        large, rest = [w for w in p if w.numel() > limit], [w for w in p if w.numel() <= limit]
+        large, rest = (
+            [w for w in p if w.numel() > limit],
+            [w for w in p if w.numel() <= limit],
+        )
         groups = [{"params": large, "weight_decay": rate}, {"params": rest}]
         return torch.optim.SGD([group for group in groups if group["params"]], lr=0.1)
 
@@ -77,11 +88,16 @@ def by_size(limit: int, rate: float = 1e-2):
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (lambda p: torch.optim.Adam(p, eps=1e-8), lambda p: torch.optim.Adam(p, eps=2e-8)),
+        (
+            lambda p: torch.optim.Adam(p, eps=1e-8),
+            lambda p: torch.optim.Adam(p, eps=2e-8),
+        ),
         (torch.optim.Adam, lambda p: torch.optim.Adam(p, amsgrad=True)),
         (
             lambda p: torch.optim.SGD(p, lr=0.1),
-            lambda p: torch.optim.SGD([{"params": p[:-1]}, {"params": p[-1:], "lr": 0.2}], lr=0.1),
+            lambda p: torch.optim.SGD(
+                [{"params": p[:-1]}, {"params": p[-1:], "lr": 0.2}], lr=0.1
+            ),
         ),
         (by_size(100), by_size(1000)),  # of 512 + 8 + 80 + 10 values
         (by_size(100), by_size(100, 1.01e-2)),
@@ -109,14 +125,20 @@ def test_a_difference_is_said_as_a_share_of_the_larger():
     assert "2 numbers there and 1 here" in first_apart(there, of_numbers(move=[0.5]))
     two = {"move": [0.5, 0.2], "move 1": [1.0]}
     assert "0 numbers there and 1 here" in first_apart(there, of_numbers(**two))
-    assert first_apart(there, of_numbers(other=[1.0])) == ""  # it was not asked about that
+    # it was not asked about that
+    assert first_apart(there, of_numbers(other=[1.0])) == ""
 
 
 def test_a_gradient_that_is_0_but_for_rounding_is_compared_with_the_largest():
     gradient, move = "training gradient of ", "optimizer move "
-    for group, tiny, is_same in ((gradient, 5e-13, 1), (gradient, 5e-12, 0), (move, 5e-13, 0)):
+    for group, tiny, is_same in (
+        (gradient, 5e-13, 1),
+        (gradient, 5e-12, 0),
+        (move, 5e-13, 0),
+    ):
         there, here = (
-            of_numbers(**{f"{group}'w'": [1e-4], f"{group}'b'": [value]}) for value in (tiny, 0.0)
+            of_numbers(**{f"{group}'w'": [1e-4], f"{group}'b'": [value]})
+            for value in (tiny, 0.0)
         )
         assert (first_apart(there, here) == "") == is_same
 
@@ -162,7 +184,9 @@ class HookOnModule(Plain):
     def __init__(self, n_classes: int, value: float = 0.5) -> None:
         super().__init__(n_classes, value)
         self.body.weight.register_hook(lambda gradient: gradient * value)
-        self.head.register_full_backward_hook(lambda *args: tuple(g * value for g in args[1]))
+        self.head.register_full_backward_hook(
+            lambda *args: tuple(g * value for g in args[1])
+        )
 
 
 class OwnNormalisation(Plain):
@@ -206,13 +230,17 @@ class Single(Plain):
 
 
 @pytest.mark.parametrize("make", [OfMany, Single])
-def test_a_module_that_cannot_train_on_so_few_samples_or_in_float64_has_no_such_part(data, make):
+def test_a_module_that_cannot_train_on_so_few_samples_or_in_float64_has_no_such_part(
+    data, make
+):
     there = probe_of(data, make)
     assert not any(name.startswith("training") for name in there["numbers"])
     assert first_apart(there, probe_of(data, make)) == ""
 
 
-def test_another_torch_may_draw_other_weights_and_train_otherwise_but_not_answer_otherwise(data):
+def test_another_torch_may_draw_other_weights_and_train_otherwise_but_not_answer_otherwise(
+    data,
+):
     there = probe_of(data)
     for name, torchs_own in (
         ("module first values '1.weight'", True),
@@ -244,7 +272,9 @@ def test_built_in_models_and_settings_need_no_probe(data):
 
 
 def test_the_probe_is_small_holds_no_sample_and_is_json(data):
-    made = json.loads(json.dumps(probe_of(data, schedule=lambda done: 1 - done), allow_nan=False))
+    made = json.loads(
+        json.dumps(probe_of(data, schedule=lambda done: 1 - done), allow_nan=False)
+    )
     assert has_form(made, PROBE)
     assert len(json.dumps(made)) < 10_000
     pixels = {round(float(x), 6) for x in data.take(ROWS[:8]).images.ravel() / 255 if x}
@@ -295,7 +325,9 @@ def test_a_filled_module_gives_logits_of_ordinary_size(data, depth):
         hidden = [part for _ in range(depth) for part in (nn.Linear(64, 64), nn.ReLU())]
         return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(64, n_classes))
 
-    answers = np.array(probe_of(data, deep)["numbers"]["module logits"]).reshape(8, 11)[:, :-1]
+    answers = np.array(probe_of(data, deep)["numbers"]["module logits"]).reshape(8, 11)[
+        :, :-1
+    ]
     assert 0.05 < np.abs(answers).max() < 50
 
 
@@ -317,7 +349,9 @@ def test_weights_of_one_shape_are_filled_with_different_numbers(data):
     assert "module logits" in said
 
 
-def test_a_module_whose_filled_weights_give_no_finite_logits_is_known_by_its_weights(data):
+def test_a_module_whose_filled_weights_give_no_finite_logits_is_known_by_its_weights(
+    data,
+):
     class Logarithm(nn.Module):
         def __init__(self, n_classes, scale=2.0):
             super().__init__()
@@ -329,7 +363,9 @@ def test_a_module_whose_filled_weights_give_no_finite_logits_is_known_by_its_wei
 
     there = probe_of(data, Logarithm)
     assert "module logits" not in there["numbers"]
-    assert "first values 'scale'" in first_apart(there, probe_of(data, lambda n: Logarithm(n, 3.0)))
+    assert "first values 'scale'" in first_apart(
+        there, probe_of(data, lambda n: Logarithm(n, 3.0))
+    )
 
 
 def test_what_a_probe_asks_changes_with_the_format_alone(data):
@@ -340,7 +376,9 @@ def test_what_a_probe_asks_changes_with_the_format_alone(data):
         return nn.Sequential(*body, nn.Linear(8, 1), nn.Linear(1, n_classes))
 
     settings = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)}
-    found = probe_of(data, narrow, schedule=lambda done: 1 - done, **settings)["numbers"]
+    found = probe_of(data, narrow, schedule=lambda done: 1 - done, **settings)[
+        "numbers"
+    ]
     assert sum(name.startswith("optimizer move ") for name in found) == 2 * 8
     long = probe_of(data, epochs=400, schedule=lambda done: 1 - done)["numbers"]
     assert len(long["schedule factors"]) == 256 + 1
@@ -354,7 +392,9 @@ def test_what_a_probe_asks_changes_with_the_format_alone(data):
         "schedule factors": 0.05,
     }
     assert FORMAT == 3
-    assert {name: found[name][-1] for name in expected} == pytest.approx(expected, rel=1e-4)
+    assert {name: found[name][-1] for name in expected} == pytest.approx(
+        expected, rel=1e-4
+    )
 
 
 # what a run does with it
@@ -385,13 +425,19 @@ def test_an_unchanged_run_goes_on_after_an_upgrade(data, tmp_path, monkeypatch):
 
 
 def test_what_functions_do_belongs_to_what_a_run_is(data, tmp_path):
-    manifest = begun(data, tmp_path, optimizer=lambda p: torch.optim.SGD(p, lr=0.1)).run.manifest
+    manifest = begun(
+        data, tmp_path, optimizer=lambda p: torch.optim.SGD(p, lr=0.1)
+    ).run.manifest
     asked = manifest["probe"]["numbers"]
     moves = {name: [0.0, 0.0] for name in asked if name.startswith("optimizer")}
     other = {**manifest["probe"], "numbers": {**asked, **moves}}
-    assert identity.run_digest(manifest) != identity.run_digest({**manifest, "probe": other})
+    assert identity.run_digest(manifest) != identity.run_digest(
+        {**manifest, "probe": other}
+    )
     for part in ("model", "training", "probe", "seed", "members", "content"):
-        assert identity.run_digest(manifest) != identity.run_digest({**manifest, part: ["x"]})
+        assert identity.run_digest(manifest) != identity.run_digest(
+            {**manifest, part: ["x"]}
+        )
     with pytest.raises(ValueError, match="another run: in the optimizer"):
         identity.check_same(manifest, {**manifest, "probe": other}, "here")
 
@@ -418,14 +464,18 @@ def test_a_module_of_another_device_is_compared_as_closely_as_that_allows(data):
     there = probe_of(data)
     for share, is_same in ((1.02, True), (1.05, False)):
         here = json.loads(json.dumps(there)) | {"device": "cuda"}
-        here["numbers"]["module logits"] = [share * x for x in there["numbers"]["module logits"]]
+        here["numbers"]["module logits"] = [
+            share * x for x in there["numbers"]["module logits"]
+        ]
         here["numbers"]["training logits"][0] += 1
         assert (first_apart(there, here) == "") == is_same
 
 
 def test_a_score_of_ones_own_is_kept_only_with_a_version(tmp_path):
     labels, calls = [0, 1] * 8, []
-    audit = mw.Audit.from_arrays(labels, np.eye(16), 3 * np.eye(2)[labels], path=tmp_path)
+    audit = mw.Audit.from_arrays(
+        labels, np.eye(16), 3 * np.eye(2)[labels], path=tmp_path
+    )
 
     def mine(_x, logits, _labels):
         calls.append(1)

@@ -16,7 +16,9 @@ losses = st.lists(st.floats(0.001, 1.2), min_size=1, max_size=12)
 
 
 @given(losses, st.integers(1, 3), st.sampled_from([0.5, 0.9, 0.95]))
-def test_the_rule_never_goes_back_to_a_checkpoint_that_was_no_candidate(found, over_last, rho):
+def test_the_rule_never_goes_back_to_a_checkpoint_that_was_no_candidate(
+    found, over_last, rho
+):
     rule = StopRule(rho, over_last)
     records = [
         Record(f"epoch-{i}", i, i, loss, loss, 0.5, None, None, "float32")
@@ -48,11 +50,19 @@ def test_what_was_not_kept_is_an_error_that_says_so_and_the_rest_is_the_same(tmp
     assert prediction != last
     for name in whole.checkpoints.index:
         is_there = name in (prediction, last)
-        layers = [key for key in run.read_tensors(f"forward/{name}") if key.startswith("layer.")]
+        layers = [
+            key
+            for key in run.read_tensors(f"forward/{name}")
+            if key.startswith("layer.")
+        ]
         assert bool(layers) == is_there
-        assert part.score("loss", checkpoint=name).equals(whole.score("loss", checkpoint=name))
+        assert part.score("loss", checkpoint=name).equals(
+            whole.score("loss", checkpoint=name)
+        )
         if is_there:
-            assert part.score("psmi", checkpoint=name).equals(whole.score("psmi", checkpoint=name))
+            assert part.score("psmi", checkpoint=name).equals(
+                whole.score("psmi", checkpoint=name)
+            )
         else:
             with pytest.raises(NotThereError, match=name) as refused:
                 part.score("psmi", checkpoint=name)

@@ -20,7 +20,9 @@ from memowidgets.training.learner import Learner
 from tests.audit.conftest import view_of
 from tests.training.small import Dying, Inline
 
-TRAINING = mw.TrainingConfig(epochs=2, checkpoint_every=0.5, batch_size=16, precision="float32")
+TRAINING = mw.TrainingConfig(
+    epochs=2, checkpoint_every=0.5, batch_size=16, precision="float32"
+)
 EPOCH = "epoch-1"
 
 
@@ -82,7 +84,9 @@ def per_round(audit) -> int:
 
 
 @pytest.mark.parametrize(("members", "name"), [("half", "others"), ("all", "parts")])
-def test_no_copy_of_a_sample_that_a_model_is_asked_about_is_in_its_training(members, name):
+def test_no_copy_of_a_sample_that_a_model_is_asked_about_is_in_its_training(
+    members, name
+):
     hashes = np.array(DIGITS.content_hashes())
     for seed in range(5):
         design = draw_design(DIGITS, members, 0.1, seed)
@@ -93,9 +97,13 @@ def test_no_copy_of_a_sample_that_a_model_is_asked_about_is_in_its_training(memb
             trained = plan.members(design, seed, index)
             asked = plan.asked(design, trained)
             assert trained.any()
-            assert not set(hashes[design.pool[trained]]) & set(hashes[design.pool[asked]])
+            assert not set(hashes[design.pool[trained]]) & set(
+                hashes[design.pool[asked]]
+            )
             asked_by += asked
-        np.testing.assert_array_equal(asked_by, 3 * np.isin(design.pool, design.members))
+        np.testing.assert_array_equal(
+            asked_by, 3 * np.isin(design.pool, design.members)
+        )
 
 
 def test_rounds_differ_by_number_and_by_seed():
@@ -137,7 +145,9 @@ def by_hand(audit, index):
     source, plan = audit.run, audit.run.references.plan
     design, step = source.design, audit.prediction.record.step
     rows = design.pool[plan.members(design, source.seed, index)]
-    learner = Learner(source.recipe(), rows, derived_seed(source.seed, REFERENCE.stream, index))
+    learner = Learner(
+        source.recipe(), rows, derived_seed(source.seed, REFERENCE.stream, index)
+    )
     whole = source.training.total_steps(len(rows))
     steps = round(step / source.training.total_steps(len(design.members)) * whole)
     assert 0 < steps < whole
@@ -172,7 +182,9 @@ def test_more_are_added_to_those_that_are_there(audit, referenced, trained):
     assert [file.read_bytes() for file in files] == before
     two = audit.score("reference")
     assert not np.allclose(one, two)
-    assert two.equals(referenced.score("reference")), "one by one is as two at once, bit for bit"
+    assert two.equals(referenced.score("reference")), (
+        "one by one is as two at once, bit for bit"
+    )
     assert audit_at(audit.path, trained[0]).score("reference").equals(two)
     audit.run_references(1, Inline())
     assert len(audit.run.references.indices()) == 2 * per_round(audit)
@@ -180,7 +192,9 @@ def test_more_are_added_to_those_that_are_there(audit, referenced, trained):
 
 def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
     assert "reference" not in audit.metrics
-    with pytest.raises(StoreError, match=r"no reference models yet: call .*run_references\(2\)"):
+    with pytest.raises(
+        StoreError, match=r"no reference models yet: call .*run_references\(2\)"
+    ):
         audit.score("reference")
     assert "reference" in referenced.metrics
     assert "reference" in mw.Audit.open(referenced.path, data=DIGITS).metrics
@@ -195,17 +209,26 @@ def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("reference+csl", ("reference", "reference", "csl")),  # the reference models count twice
+        # the reference models count twice
+        (
+            "reference+csl",
+            ("reference", "reference", "csl"),
+        ),
         ("reference+psmi+csl", ("reference", "psmi", "csl")),
     ],
 )
 def test_sums_are_the_mean_ranks_of_their_parts(referenced, name, parts):
     """Ranks by hand: the sample with the most others below it has the highest."""
     columns = np.stack([referenced.score(part) for part in parts])
-    ranks = [(c[:, None] > c).sum(axis=1) + (c[:, None] == c).sum(axis=1) / 2 for c in columns]
+    ranks = [
+        (c[:, None] > c).sum(axis=1) + (c[:, None] == c).sum(axis=1) / 2
+        for c in columns
+    ]
     found = referenced.score(name).to_numpy()
     by_hand = np.mean(ranks, axis=0)
-    assert (np.argsort(found, kind="stable") == np.argsort(by_hand, kind="stable")).mean() > 0.9
+    assert (
+        np.argsort(found, kind="stable") == np.argsort(by_hand, kind="stable")
+    ).mean() > 0.9
     assert np.corrcoef(found, by_hand)[0, 1] > 1 - 1e-9
     assert name in referenced.compare(truth="canaries")["metric"].tolist()
     assert not view_of(referenced).is_computed(name, referenced.layers[-1], "final")
@@ -214,7 +237,9 @@ def test_sums_are_the_mean_ranks_of_their_parts(referenced, name, parts):
 
 
 def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
-    fork = referenced.fork(tmp_path / "fork", data=DIGITS.take(np.arange(3, len(DIGITS))))
+    fork = referenced.fork(
+        tmp_path / "fork", data=DIGITS.take(np.arange(3, len(DIGITS)))
+    )
     assert "reference" not in fork.metrics
     shutil.copytree(Path(referenced.path, "references"), Path(fork.path, "references"))
     fork.train()
@@ -278,15 +303,21 @@ def test_a_model_without_its_counterpart_is_not_used(audit, referenced):
     audit.run_references(2, Inline())
     path = audit.run.references.files.path_of
     path(3).unlink()
-    with pytest.warns(UserWarning, match=r"0003\.safetensors is missing.*run_references to train"):
+    with pytest.warns(
+        UserWarning, match=r"0003\.safetensors is missing.*run_references to train"
+    ):
         found = audit.score("reference")
-    gaps = referenced.run.references.read(EPOCH).gaps[:2, referenced.evidence.member_columns]
+    gaps = referenced.run.references.read(EPOCH).gaps[
+        :2, referenced.evidence.member_columns
+    ]
     np.testing.assert_array_equal(found, np.nanmean(gaps.astype(np.float64), axis=0))
     path(1).unlink()
     assert "reference" not in audit.metrics
     with (
         pytest.warns(UserWarning, match="is missing"),
-        pytest.raises(StoreError, match=r"reference model 0 is there.*call run_references\(1\)"),
+        pytest.raises(
+            StoreError, match=r"reference model 0 is there.*call run_references\(1\)"
+        ),
     ):
         audit.score("reference")
     audit.run_references(2, Inline())
@@ -320,7 +351,11 @@ def test_the_cost_is_said_first_and_a_cancel_keeps_what_is_finished(audit):
     with pytest.raises(Cancelled):
         audit.run_references(4, Inline(), progress=progress)
     n = 4 * per_round(audit)
-    assert (said[0].done, said[0].total, said[0].what) == (0, n, "training reference models")
+    assert (said[0].done, said[0].total, said[0].what) == (
+        0,
+        n,
+        "training reference models",
+    )
     assert 1 <= len(audit.run.references.files) < n
 
 
@@ -330,7 +365,9 @@ LOGITS = 9 * np.eye(2)[LABELS]
 
 def test_gaps_of_reference_models_can_be_given(tmp_path):
     gaps = np.array([[1, np.nan, 3, -4], [3, 0.5, np.nan, 0]])
-    arrays = mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps, path=tmp_path)
+    arrays = mw.Audit.from_arrays(
+        LABELS, logits=LOGITS, reference_gaps=gaps, path=tmp_path
+    )
     for audit in (arrays, mw.Audit.open(tmp_path)):
         assert "reference" in audit.metrics
         assert audit.score("reference").tolist() == [2, 0.5, 3, -2]

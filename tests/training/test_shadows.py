@@ -34,7 +34,9 @@ def test_balanced_halves_have_every_sample_in_exactly_half_of_the_models():
     assert not np.array_equal(masks[0], plan.members(design, 1, 0))
     groups = design.groups[design.pool]
     for group in np.unique(groups):
-        assert (masks[:, groups == group].std(axis=1) == 0).all(), "duplicates were split"
+        assert (masks[:, groups == group].std(axis=1) == 0).all(), (
+            "duplicates were split"
+        )
 
 
 def test_canaries_are_in_half_of_the_models_and_the_rest_as_in_the_target():
@@ -53,7 +55,9 @@ def test_what_can_be_audited():
     data, design = with_duplicates()
     first = data.ids[design.pool[0]]
     by_mask = audited_samples(data, design, np.isin(data.ids, [data.ids[3], first]))
-    twins = np.isin(design.groups[design.pool], [design.groups[3], design.groups[design.pool[0]]])
+    twins = np.isin(
+        design.groups[design.pool], [design.groups[3], design.groups[design.pool[0]]]
+    )
     np.testing.assert_array_equal(by_mask, design.pool[twins])
     with pytest.raises(ValueError, match="needs two that differ"):
         audited_samples(data, design, [first])
@@ -73,10 +77,16 @@ def test_canaries_are_judged_by_models_with_and_without_them(audit):
     canary = dict(zip(audit.data.ids, audit.data.canaries, strict=True))
     assert all(canary[name] for name in values.index)
     assert values.attrs["left_out"] == len(audit.members) - len(values)
-    notes = audit.evaluate("loss", checkpoint="final", eta=float(values.median())).warnings
-    assert any(f"{values.attrs['left_out']} members are left out" in note for note in notes)
+    notes = audit.evaluate(
+        "loss", checkpoint="final", eta=float(values.median())
+    ).warnings
+    assert any(
+        f"{values.attrs['left_out']} members are left out" in note for note in notes
+    )
     with pytest.raises(ValueError, match='goes with design="canaries"'):
-        audit.run_shadows(4, Inline(), design="balanced", audited=list(audit.members[:3]))
+        audit.run_shadows(
+            4, Inline(), design="balanced", audited=list(audit.members[:3])
+        )
 
 
 # Files
@@ -91,9 +101,19 @@ def test_a_kept_forward_pass_serves_the_shadow_as_target(audit):
         assert len(target.score(metric, layer=1)) == len(target.members)
     target.log_lira()  # which asks the first target about the whole pool
     shadows = target.evidence.shadows.read("epoch-1")
-    assert shadows.indices.tolist() == [0, 1, 3, 4, 5, -1]  # the first target is one of them
+    # the first target is one of them
+    assert shadows.indices.tolist() == [
+        0,
+        1,
+        3,
+        4,
+        5,
+        -1,
+    ]
     pool = audit.run.design.pool
-    np.testing.assert_array_equal(shadows.members[-1], np.isin(pool, audit.run.design.members))
+    np.testing.assert_array_equal(
+        shadows.members[-1], np.isin(pool, audit.run.design.members)
+    )
     own = audit.evidence.target_gaps(audit.evidence.names.record("final"))
     np.testing.assert_allclose(shadows.gaps[-1][shadows.members[-1]], own, atol=1e-5)
     expected = mw.memorization.log_lira(
@@ -103,7 +123,9 @@ def test_a_kept_forward_pass_serves_the_shadow_as_target(audit):
         variance="shrunk",
     )
     np.testing.assert_allclose(target.log_lira(), expected)
-    assert target.evaluate("psmi", eta=float(np.median(expected))).n == len(target.members)
+    assert target.evaluate("psmi", eta=float(np.median(expected))).n == len(
+        target.members
+    )
 
 
 def test_a_shadow_without_a_forward_pass_says_how_to_get_one(audit):
@@ -113,7 +135,8 @@ def test_a_shadow_without_a_forward_pass_says_how_to_get_one(audit):
     with pytest.raises(StoreError, match=r"kept no forward pass.*keep_forward=True"):
         target.score("psmi")
     gaps = contents(audit)[1]
-    audit.run_shadows(4, Inline(), keep_forward=True)  # trained again for it, to the same end
+    # trained again for it, to the same end
+    audit.run_shadows(4, Inline(), keep_forward=True)
     np.testing.assert_array_equal(contents(audit)[1], gaps)
     assert len(audit.as_target(1).score("psmi")) > 0
     with pytest.raises(StoreError, match="did not keep layer"):
@@ -134,7 +157,8 @@ def test_parts_give_the_models_of_the_whole(audit, tmp_path):
     parts = tiny_audit(tmp_path / "parts")
     parts.run_shadows(6, Inline(), indices=range(4, 6))
     assert parts.run.shadows.indices() == [4, 5]
-    assert parts.run.shadows.lost() == []  # the others are not lost: nobody trained them yet
+    # the others are not lost: nobody trained them yet
+    assert parts.run.shadows.lost() == []
     parts.run_shadows(6, Inline(), indices=[0, 1, 1, 3])
     assert parts.run.shadows.indices() == [0, 1, 3, 4, 5]
     parts.run_shadows(6, Inline())

@@ -23,7 +23,12 @@ from tests.programs import printed
 from tests.training.small import run_in_two_processes
 
 N = 36
-QUIET = {"report_to": [], "disable_tqdm": True, "logging_strategy": "no", "save_strategy": "no"}
+QUIET = {
+    "report_to": [],
+    "disable_tqdm": True,
+    "logging_strategy": "no",
+    "save_strategy": "no",
+}
 ON_THE_CPU = {"use_cpu": True, "dataloader_pin_memory": False}
 
 
@@ -44,7 +49,9 @@ def tiny(vocabulary, **changes):
 
 def with_adapters(model, seed=0):
     torch.manual_seed(seed)
-    config = LoraConfig(r=4, lora_dropout=0.2, target_modules="all-linear", task_type="CAUSAL_LM")
+    config = LoraConfig(
+        r=4, lora_dropout=0.2, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
     with quiet_peft():
         return get_peft_model(model, config)
 
@@ -55,7 +62,9 @@ def script_rows(data, tokenizer, positions=None):
     for i in range(len(data)) if positions is None else positions:
         prompt = tokenizer(data.prompt(i))["input_ids"]
         label = tokenizer(data.replies(i)[data.labels[i]])["input_ids"]
-        rows.append({"input_ids": prompt + label, "labels": [-100] * len(prompt) + label})
+        rows.append(
+            {"input_ids": prompt + label, "labels": [-100] * len(prompt) + label}
+        )
     return rows
 
 
@@ -72,8 +81,14 @@ def collate(rows):
     }
 
 
-def trainer(model, rows, folder, *callbacks, kind=Trainer, data_collator=collate, **changes):
-    course = {"num_train_epochs": 3, "per_device_train_batch_size": 4, "learning_rate": 1e-2}
+def trainer(
+    model, rows, folder, *callbacks, kind=Trainer, data_collator=collate, **changes
+):
+    course = {
+        "num_train_epochs": 3,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+    }
     settings = {**ON_THE_CPU, **QUIET, **course, **changes}
     arguments = TrainingArguments(output_dir=str(folder), **settings)
     some = rows[:8] if isinstance(rows, list) else None
@@ -88,7 +103,9 @@ def make_audit(model, tokenizer, data, path, every=1, **changes):
 
 
 def trained_weights(model):
-    return {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+    return {
+        n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad
+    }
 
 
 def assert_same_weights(some, others):
@@ -99,7 +116,16 @@ def assert_same_weights(some, others):
 def record(data, tokenizer, tmp_path):
     """Train with a callback; what is not given is tiny, new and as the audit has it."""
 
-    def run(*others, rho=None, every=1, audit=None, model=None, rows=None, options=None, **course):
+    def run(
+        *others,
+        rho=None,
+        every=1,
+        audit=None,
+        model=None,
+        rows=None,
+        options=None,
+        **course,
+    ):
         model = tiny(len(tokenizer)) if model is None else model
         audit = audit or make_audit(model, tokenizer, data, tmp_path / "run", every)
         callback = mw.training.MemorizationCallback(audit, rho, **options or {})
@@ -126,32 +152,52 @@ def test_the_callback_gives_the_audit_that_train_gives(
         for part in model.modules():
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.0
-    steps = {"epochs": 5, "batch_size": 3, "accumulate": 2, "lr": 1e-2, "schedule": "linear"}
-    plan = mw.TrainingConfig(checkpoint_every=0.5, weight_decay=0.0, precision="float32", **steps)
+    steps = {
+        "epochs": 5,
+        "batch_size": 3,
+        "accumulate": 2,
+        "lr": 1e-2,
+        "schedule": "linear",
+    }
+    plan = mw.TrainingConfig(
+        checkpoint_every=0.5, weight_decay=0.0, precision="float32", **steps
+    )
     ours = make_audit(model, tokenizer, data, tmp_path / "ours", training=plan)
     ours.train(stop_at_drop=1e-9)
     ours.train()
     course = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2}
-    course |= {"num_train_epochs": 5, "max_grad_norm": 0.0, "lr_scheduler_type": "linear"}
+    course |= {
+        "num_train_epochs": 5,
+        "max_grad_norm": 0.0,
+        "lr_scheduler_type": "linear",
+    }
     rows = script_rows(data, tokenizer)
     whole = make_audit(model, tokenizer, data, tmp_path / "whole", training=plan)
     callback = mw.training.MemorizationCallback(whole, None)
     live = copy.deepcopy(model)
-    trainer(live, rows, tmp_path / "out", callback, kind=in_the_audits_order, **course).train()
+    trainer(
+        live, rows, tmp_path / "out", callback, kind=in_the_audits_order, **course
+    ).train()
     write_stop(whole.run.run, StopRule(1e-9))
     assert whole.checkpoints.index.tolist() == ours.checkpoints.index.tolist()
     for column in ("epoch", "step", "prediction", "learned"):
         assert whole.checkpoints[column].tolist() == ours.checkpoints[column].tolist()
     for column in ("median_loss", "train_loss", "drop"):
-        np.testing.assert_allclose(whole.checkpoints[column], ours.checkpoints[column], rtol=5e-3)
+        np.testing.assert_allclose(
+            whole.checkpoints[column], ours.checkpoints[column], rtol=5e-3
+        )
     for metric in ("loss", "logit_gap", "psmi"):
         expected = ours.score(metric)
-        np.testing.assert_allclose(whole.score(metric), expected, atol=0.02 * expected.std() + 2e-3)
+        np.testing.assert_allclose(
+            whole.score(metric), expected, atol=0.02 * expected.std() + 2e-3
+        )
     assert whole.layers == ours.layers
 
 
 @pytest.mark.filterwarnings("ignore:.*checkpointing.* is deprecated:FutureWarning")
-def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokenizer, tmp_path):
+def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(
+    data, tokenizer, tmp_path
+):
     rows = script_rows(data, tokenizer)
     course = {"gradient_accumulation_steps": 2, "gradient_checkpointing": True}
     course |= {"eval_strategy": "steps", "eval_steps": 2, "eval_on_start": True}
@@ -159,25 +205,38 @@ def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokeni
     def run(name, *callbacks, resume=False, **changes):
         for seed in (0, 5) if resume else (0,):
             model = with_adapters(tiny(len(tokenizer)), seed)
-            made = trainer(model, rows, tmp_path / name, *callbacks, **course, **changes)
+            made = trainer(
+                model, rows, tmp_path / name, *callbacks, **course, **changes
+            )
             made.train(resume_from_checkpoint=seed > 0)
         return trained_weights(made.model)
 
     expected = run("plain")
-    audit = make_audit(with_adapters(tiny(len(tokenizer))), tokenizer, data, tmp_path / "a", 0.4)
+    audit = make_audit(
+        with_adapters(tiny(len(tokenizer))), tokenizer, data, tmp_path / "a", 0.4
+    )
     with_callback = run("with", mw.training.MemorizationCallback(audit, None))
     assert_same_weights(with_callback, expected)
     assert audit.checkpoints["step"].tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 15]
 
-    audit = make_audit(with_adapters(tiny(len(tokenizer))), tokenizer, data, tmp_path / "b", 0.4)
+    audit = make_audit(
+        with_adapters(tiny(len(tokenizer))), tokenizer, data, tmp_path / "b", 0.4
+    )
     callback = mw.training.MemorizationCallback(audit, 0.02)
-    resumed = run("resumed", callback, resume=True, save_strategy="steps", save_steps=500)
+    resumed = run(
+        "resumed", callback, resume=True, save_strategy="steps", save_steps=500
+    )
     assert 0 < audit.prediction.record.step < 15
     assert audit.checkpoints["step"].tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 15]
     assert_same_weights(resumed, expected)
 
 
-EVERY_FIVE = {"eval_strategy": "steps", "save_strategy": "steps", "eval_steps": 5, "save_steps": 5}
+EVERY_FIVE = {
+    "eval_strategy": "steps",
+    "save_strategy": "steps",
+    "eval_steps": 5,
+    "save_steps": 5,
+}
 
 
 class StopAt(TrainerCallback):
@@ -192,12 +251,19 @@ class StopAt(TrainerCallback):
     ("every", "others", "course", "steps"),
     [
         (0.5, [], {"max_steps": 13}, [0, 4, 9, 13]),  # nine steps an epoch
-        (1, [], {"per_device_train_batch_size": 8, "dataloader_drop_last": True}, [0, 4, 8, 12]),
+        (
+            1,
+            [],
+            {"per_device_train_batch_size": 8, "dataloader_drop_last": True},
+            [0, 4, 8, 12],
+        ),
         (1, [StopAt(12)], {}, [0, 9, 12]),
         (1, [StopAt(12)], {"load_best_model_at_end": True, **EVERY_FIVE}, [0, 9]),
     ],
 )
-def test_the_end_is_the_trainers_whatever_the_audit_planned(record, every, others, course, steps):
+def test_the_end_is_the_trainers_whatever_the_audit_planned(
+    record, every, others, course, steps
+):
     audit, _, _ = record(*others, every=every, **course)
     assert audit.checkpoints["step"].tolist() == steps
     per_epoch = 4 if course.get("dataloader_drop_last") else 9
@@ -217,19 +283,33 @@ def test_a_pass_that_was_deleted_is_made_again_in_its_own_precision(
     assert audit.evidence.names.record(2).precision == trained_in
     kept = audit.run.forward(audit.evidence.names.record("final"))["layer.2"][0]
     ids = torch.tensor([tokenizer(data.prompt(0))["input_ids"]])
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=trained_in == "bfloat16"):
-        hidden = made.model.eval()(ids, output_hidden_states=True).hidden_states[-1][0, -1]
+    with (
+        torch.no_grad(),
+        torch.autocast("cpu", torch.bfloat16, enabled=trained_in == "bfloat16"),
+    ):
+        hidden = made.model.eval()(ids, output_hidden_states=True).hidden_states[-1][
+            0, -1
+        ]
     np.testing.assert_allclose(kept, hidden.float(), atol=0.1)
-    file, expected = tmp_path / "run/forward/epoch-2.safetensors", audit.score("loss", checkpoint=2)
+    file, expected = (
+        tmp_path / "run/forward/epoch-2.safetensors",
+        audit.score("loss", checkpoint=2),
+    )
     for rounds in (False, True):
         file.unlink()
-        monkeypatch.setattr(device_room, "runs_bfloat16", lambda _device, rounds=rounds: rounds)
+        monkeypatch.setattr(
+            device_room, "runs_bfloat16", lambda _device, rounds=rounds: rounds
+        )
         again = mw.Audit.open(tmp_path / "run", data=data, model=audit.run.model)
-        np.testing.assert_allclose(again.score("loss", checkpoint=2), expected, atol=1e-5)
+        np.testing.assert_allclose(
+            again.score("loss", checkpoint=2), expected, atol=1e-5
+        )
         there = again.run.run.read_tensors("forward/epoch-2")
         assert there.metadata["precision"] == trained_in
     name = "checkpoints/epoch-2/record.json"
-    audit.run.run.write_note(name, audit.run.run.read_note(name) | {"precision": "float16"})
+    audit.run.run.write_note(
+        name, audit.run.run.read_note(name) | {"precision": "float16"}
+    )
     file.unlink()
     with pytest.raises(StoreError, match="pass at epoch-2 is in float16; it needs"):
         audit.score("loss", checkpoint=2)
@@ -256,11 +336,18 @@ def test_it_interrupts_once_saves_there_and_goes_on_recording(
     audit, callback, _ = record(rho=0.2, every=0.5, **course)
     at = callback.interrupted.step
     assert (tmp_path / f"out/checkpoint-{at}").is_dir()
-    assert f"interrupted at {callback.interrupted.name} (step {at})" in capsys.readouterr().out
+    assert (
+        f"interrupted at {callback.interrupted.name} (step {at})"
+        in capsys.readouterr().out
+    )
     assert audit.evidence.names.final() is None
-    with pytest.raises(ValueError, match="let the training go on that is recorded here"):
+    with pytest.raises(
+        ValueError, match="let the training go on that is recorded here"
+    ):
         audit.score("loss", checkpoint="final")
-    files = {f: f.stat().st_mtime_ns for f in (tmp_path / "run/checkpoints").rglob("*.json")}
+    files = {
+        f: f.stat().st_mtime_ns for f in (tmp_path / "run/checkpoints").rglob("*.json")
+    }
     again, callback, _ = record(rho=0.2, every=0.5, resume=True, **course)
     assert callback.interrupted is None
     assert again.prediction.record.step == at
@@ -268,13 +355,24 @@ def test_it_interrupts_once_saves_there_and_goes_on_recording(
     assert all(file.stat().st_mtime_ns == time for file, time in files.items())
 
 
-def test_going_back_behind_the_interruption_neither_doubles_nor_stops_again(record, tmp_path):
-    course = {"save_strategy": "steps", "save_steps": 5, "learning_rate": 3e-3, "rho": 0.2}
+def test_going_back_behind_the_interruption_neither_doubles_nor_stops_again(
+    record, tmp_path
+):
+    course = {
+        "save_strategy": "steps",
+        "save_steps": 5,
+        "learning_rate": 3e-3,
+        "rho": 0.2,
+    }
     audit, _, _ = record(**course)
     at, before = audit.prediction.record.step, audit.checkpoints
-    _, _, resumed = record(audit=audit, resume=str(tmp_path / "out/checkpoint-5"), **course)
+    _, _, resumed = record(
+        audit=audit, resume=str(tmp_path / "out/checkpoint-5"), **course
+    )
     assert resumed.state.global_step == 27 > at
-    assert audit.checkpoints.loc[before.index, "median_loss"].equals(before["median_loss"])
+    assert audit.checkpoints.loc[before.index, "median_loss"].equals(
+        before["median_loss"]
+    )
     assert audit.checkpoints["step"].is_unique
 
 
@@ -304,7 +402,9 @@ def test_adapters_are_kept_as_peft_saves_them(given, record, data, tokenizer, tm
 # Encodings
 
 
-def test_other_prompts_are_an_error_that_shows_both_and_no_text(data, tokenizer, tmp_path):
+def test_other_prompts_are_an_error_that_shows_both_and_no_text(
+    data, tokenizer, tmp_path
+):
     """The Trainer has a tokenizer, with which it could show the text."""
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, tmp_path / "run")
@@ -312,10 +412,16 @@ def test_other_prompts_are_an_error_that_shows_both_and_no_text(data, tokenizer,
     callback = mw.training.MemorizationCallback(audit)
     made = trainer(model, script_rows(other, tokenizer), tmp_path / "out", callback)
     made.callback_handler.processing_class = tokenizer
-    with pytest.raises(ValueError, match="36 of 36 members are in no row of the Trainer") as error:
+    with pytest.raises(
+        ValueError, match="36 of 36 members are in no row of the Trainer"
+    ) as error:
         made.train()
     ours, theirs = (tokenizer(d.prompt(0))["input_ids"] for d in (data, other))
-    first = next(i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
+    first = next(
+        i
+        for i, pair in enumerate(zip(ours, theirs, strict=False))
+        if pair[0] != pair[1]
+    )
     said = str(error.value)
     assert f"from token {first} on" in said
     assert str(theirs[first : first + 8])[1:-1] in said
@@ -329,12 +435,18 @@ def changed(rows, place, **values):
 
 
 def packed(rows):
-    return [{key: [*rows[i][key], *rows[i + 1][key]] for key in rows[0]} for i in range(0, N, 2)]
+    return [
+        {key: [*rows[i][key], *rows[i + 1][key]] for key in rows[0]}
+        for i in range(0, N, 2)
+    ]
 
 
 def longer(row, *, before):
     more = {"input_ids": 1, "labels": -100 if before else 1}
-    return {key: [more[key], *ids] if before else [*ids, more[key]] for key, ids in row.items()}
+    return {
+        key: [more[key], *ids] if before else [*ids, more[key]]
+        for key, ids in row.items()
+    }
 
 
 class Stream(torch.utils.data.IterableDataset):
@@ -363,19 +475,30 @@ def padded_left(batch):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda rows: [longer(row, before=True) for row in rows], "differs from token 0 on"),
+        (
+            lambda rows: [longer(row, before=True) for row in rows],
+            "differs from token 0 on",
+        ),
         (
             lambda rows: changed(rows, 7, input_ids=[*rows[7]["input_ids"][:-1], 1]),
             "1 of 36 members .*{ids[7]}.* token {last} on",
         ),
         (
-            lambda rows: changed(rows, 3, labels=[5, 5, *[-100] * (len(rows[3]["labels"]) - 2)]),
+            lambda rows: changed(
+                rows, 3, labels=[5, 5, *[-100] * (len(rows[3]["labels"]) - 2)]
+            ),
             "leaves out the label of '{ids[3]}'",
         ),
         (lambda rows: rows[:-1], "1 of 36 members .*'{ids[35]}'"),
         (packed, r"18 of 36 members are in no row(?s:.*)one sample a row"),
     ],
-    ids=["a special token", "another label", "no loss on a label", "a row less", "packed"],
+    ids=[
+        "a special token",
+        "another label",
+        "no loss on a label",
+        "a row less",
+        "packed",
+    ],
 )
 def test_rows_of_other_samples_are_refused(record, data, tokenizer, change, said):
     rows = script_rows(data, tokenizer)
@@ -392,21 +515,30 @@ def test_rows_of_other_samples_are_refused(record, data, tokenizer, change, said
     ],
     ids=["streamed", "only together"],
 )
-def test_what_cannot_be_checked_of_rows_is_said(record, data, tokenizer, change, collator, said):
+def test_what_cannot_be_checked_of_rows_is_said(
+    record, data, tokenizer, change, collator, said
+):
     rows = change(script_rows(data, tokenizer))
     with pytest.warns(UserWarning, match=said):
         audit, _, _ = record(rows=rows, data_collator=collator, max_steps=9)
     assert len(audit.checkpoints) >= 2
 
 
-def test_order_padding_other_rows_and_what_follows_the_label_do_not_matter(record, data, tokenizer):
+def test_order_padding_other_rows_and_what_follows_the_label_do_not_matter(
+    record, data, tokenizer
+):
     others = script_rows(mw.data.make_mcqs(n=12, seed=7), tokenizer)
-    rows = [longer(row, before=False) for row in [*script_rows(data, tokenizer)[::-1], *others]]
+    rows = [
+        longer(row, before=False)
+        for row in [*script_rows(data, tokenizer)[::-1], *others]
+    ]
     audit, _, _ = record(rows=rows, data_collator=padded_left, max_steps=1)
     assert len(audit.checkpoints) == 2
 
 
-def test_members_in_several_rows_are_counted_and_their_cards_say_so(record, data, tokenizer):
+def test_members_in_several_rows_are_counted_and_their_cards_say_so(
+    record, data, tokenizer
+):
     rows = script_rows(data, tokenizer)
     with pytest.warns(UserWarning, match="2 of 36 members stand in several .*up to 3"):
         audit, _, _ = record(rows=[*rows, rows[4], rows[4], rows[7]], max_steps=1)
@@ -427,15 +559,22 @@ def test_rows_that_answer_with_words_name_the_reply(data, tokenizer, tmp_path):
     for row in rows:
         row["input_ids"][-1] = row["labels"][-1] = row["input_ids"][0]  # another word
     callback = mw.training.MemorizationCallback(audit)
-    with pytest.raises(ValueError, match=r'(?s)36 of 36 members.*reply="text".*one token an opt'):
+    with pytest.raises(
+        ValueError, match=r'(?s)36 of 36 members.*reply="text".*one token an opt'
+    ):
         trainer(audit.run.model.build(wards), rows, tmp_path / "out", callback).train()
 
 
-@pytest.mark.parametrize("name", ["DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"])
+@pytest.mark.parametrize(
+    "name", ["DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"]
+)
 def test_the_collators_of_transformers_are_read(name, record, data, tokenizer):
     rows, options = script_rows(data, tokenizer), {}
     if name == "DataCollatorForLanguageModeling":  # the loss on prompt and label
-        rows = [{"input_ids": row["input_ids"], "text": "dropped by the Trainer"} for row in rows]
+        rows = [
+            {"input_ids": row["input_ids"], "text": "dropped by the Trainer"}
+            for row in rows
+        ]
         options = {"mlm": False}
     collator = getattr(transformers, name)(tokenizer, **options)
     audit, _, _ = record(rows=rows, data_collator=collator, max_steps=2)
@@ -454,18 +593,26 @@ def fresh(data, tokenizer, tmp_path):
     return make_audit(model, tokenizer, data, tmp_path / "run"), model
 
 
-def test_audits_that_can_not_stand_for_a_trainer_are_refused(fresh, data, tokenizer, tmp_path):
+def test_audits_that_can_not_stand_for_a_trainer_are_refused(
+    fresh, data, tokenizer, tmp_path
+):
     audit, model = fresh
     recipe = mw.models.CausalLM.from_model(model, tokenizer, lora=mw.models.LoRA(r=2))
     noise = mw.TrainingConfig(label_noise=0.1)
     noisy = make_audit(model, tokenizer, data, tmp_path / "noisy", training=noise)
-    images = mw.Audit(mw.models.ConvNet(), mw.data.load_digits(), path=tmp_path / "images")
+    images = mw.Audit(
+        mw.models.ConvNet(), mw.data.load_digits(), path=tmp_path / "images"
+    )
     for given, error, said in (
         ([mw.Audit(recipe, data, path=tmp_path / "lora")], ValueError, "without lora"),
         ([noisy], ValueError, "label_noise changes only the audit's own training"),
         ([images], TypeError, r"an audit of a CausalLM .* not one of ConvNet"),
         ([audit, 95], ValueError, "stop_at_drop must be a share"),
-        ([audit, None, [3]], ValueError, "unknown layer 3; valid: last, or a name of 1, 2"),
+        (
+            [audit, None, [3]],
+            ValueError,
+            "unknown layer 3; valid: last, or a name of 1, 2",
+        ),
     ):
         with pytest.raises(error, match=said):
             mw.training.MemorizationCallback(*given)
@@ -480,7 +627,9 @@ def test_other_models_are_refused(fresh, record, tokenizer):
         record(audit=audit, model=model)
 
 
-def test_after_a_refused_start_the_same_audit_starts_again(record, data, tokenizer, tmp_path):
+def test_after_a_refused_start_the_same_audit_starts_again(
+    record, data, tokenizer, tmp_path
+):
     """And held-out samples are looked at, which must not be trained on."""
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, tmp_path / "runs" / "run", held_out=0.25)
@@ -498,12 +647,22 @@ def test_after_a_refused_start_the_same_audit_starts_again(record, data, tokeniz
 def test_a_recorded_training_is_not_trained_on_by_the_audit(fresh, record):
     audit, model = fresh
     record(audit=audit, model=model, max_steps=9)
-    with pytest.raises(ValueError, match="has another training, which had other weights"):
-        record(audit=audit, model=model)  # trained already: its step 0 is not that step 0
-    with pytest.raises(StoreError, match=r"was recorded from a Trainer, .* trainer\.train\(resume"):
+    with pytest.raises(
+        ValueError, match="has another training, which had other weights"
+    ):
+        # trained already: its step 0 is not that step 0
+        record(audit=audit, model=model)
+    with pytest.raises(
+        StoreError, match=r"was recorded from a Trainer, .* trainer\.train\(resume"
+    ):
         audit.train()
-    for work, kind in ((audit.run_references, "reference"), (audit.run_shadows, "shadow")):
-        with pytest.raises(StoreError, match=f"from a Trainer, so it cannot train {kind} models"):
+    for work, kind in (
+        (audit.run_references, "reference"),
+        (audit.run_shadows, "shadow"),
+    ):
+        with pytest.raises(
+            StoreError, match=f"from a Trainer, so it cannot train {kind} models"
+        ):
             work(2)
 
 
@@ -528,7 +687,9 @@ def test_two_processes_record_once_and_stop_together(data, tokenizer, tmp_path):
 
 
 def test_libraries_are_imported_when_their_callback_is_used():
-    found = printed("import sys, memowidgets.training, memowidgets.audit; print(*sys.modules)")
+    found = printed(
+        "import sys, memowidgets.training, memowidgets.audit; print(*sys.modules)"
+    )
     assert not {"transformers", "lightning", "pytorch_lightning"} & {*found.split()}
     with pytest.raises(AttributeError, match="it has LightningCallback, MemorizationC"):
         _ = mw.training.Callback

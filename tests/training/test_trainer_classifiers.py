@@ -12,7 +12,12 @@ from transformers import DataCollatorWithPadding, Trainer
 
 import memowidgets as mw
 from memowidgets.training.trainer_callback import check_rows
-from tests.models.test_sequence_classifier import classifier, texts, tiny, tokenizer_of_words
+from tests.models.test_sequence_classifier import (
+    classifier,
+    texts,
+    tiny,
+    tokenizer_of_words,
+)
 from tests.training.test_trainer_callback import assert_same_weights, trained_weights
 from tests.training.test_trainer_callback import trainer as a_trainer
 
@@ -51,7 +56,9 @@ def make_audit(model, tokenizer, data, path, every=1):
 
 def begin(audit, model, rows, tokenizer, folder, **changes):
     callback = mw.training.MemorizationCallback(audit, None)
-    trainer(model, rows, tokenizer, folder / "out", callback, max_steps=1, **changes).train()
+    trainer(
+        model, rows, tokenizer, folder / "out", callback, max_steps=1, **changes
+    ).train()
 
 
 class Weighted(Trainer):
@@ -65,21 +72,31 @@ class Weighted(Trainer):
         return (loss, outputs) if return_outputs else loss
 
 
-def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokenizer, tmp_path):
+def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(
+    data, tokenizer, tmp_path
+):
     rows, ends = script_rows(data, tokenizer), []
-    audit = make_audit(tiny("bert", len(tokenizer)), tokenizer, data, tmp_path / "run", 0.5)
+    audit = make_audit(
+        tiny("bert", len(tokenizer)), tokenizer, data, tmp_path / "run", 0.5
+    )
     for callbacks in ((), (mw.training.MemorizationCallback(audit, None),)):
         model = tiny("bert", len(tokenizer)).train()
-        trainer(model, rows, tokenizer, tmp_path / "out", *callbacks, kind=Weighted).train()
+        trainer(
+            model, rows, tokenizer, tmp_path / "out", *callbacks, kind=Weighted
+        ).train()
         ends.append(trained_weights(model))
     assert_same_weights(*ends)
     assert audit.checkpoints["step"].tolist() == [0, 3, 6, 9, 12, 15, 18]
     losses = -audit.score("loss", checkpoint="final")
-    assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(losses.median(), rel=1e-6)
+    assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(
+        losses.median(), rel=1e-6
+    )
     made = audit.run.forward(audit.evidence.names.record("final"))
     model.eval()
     for i in range(4):
-        inputs = tokenizer(data.texts[i], return_tensors="pt", return_token_type_ids=False)
+        inputs = tokenizer(
+            data.texts[i], return_tensors="pt", return_token_type_ids=False
+        )
         with torch.no_grad():
             logits = model(**inputs).logits[0]
         np.testing.assert_allclose(made["logits"][i], logits, atol=1e-5)
@@ -99,23 +116,39 @@ def typed(rows, kind):
 
 
 def first_tokens(row, n):
-    return {**row, "input_ids": row["input_ids"][:n], "attention_mask": row["attention_mask"][:n]}
+    return {
+        **row,
+        "input_ids": row["input_ids"][:n],
+        "attention_mask": row["attention_mask"][:n],
+    }
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda rows: [*rows[:4], *rows[5:]], "1 of 30 members are in no row .* '{ids[4]}'"),
-        (lambda rows: [first_tokens(row, 3) for row in rows], "its max_length with truncate=True"),
         (
-            lambda rows: [*rows[:7], {**rows[7], "label": (rows[7]["label"] + 1) % 3}, *rows[8:]],
+            lambda rows: [*rows[:4], *rows[5:]],
+            "1 of 30 members are in no row .* '{ids[4]}'",
+        ),
+        (
+            lambda rows: [first_tokens(row, 3) for row in rows],
+            "its max_length with truncate=True",
+        ),
+        (
+            lambda rows: [
+                *rows[:7],
+                {**rows[7], "label": (rows[7]["label"] + 1) % 3},
+                *rows[8:],
+            ],
             "'{ids[7]}' the Trainer's label is . where .*class_names=",
         ),
         (lambda rows: typed(rows, 1), "rows have token_type_ids other than 0"),
     ],
     ids=["a row less", "cut", "another label", "pairs"],
 )
-def test_rows_of_other_samples_are_refused(fresh, data, tokenizer, tmp_path, change, said):
+def test_rows_of_other_samples_are_refused(
+    fresh, data, tokenizer, tmp_path, change, said
+):
     audit, model = fresh
     with pytest.raises(ValueError, match=said.format(ids=data.ids)):
         begin(audit, model, change(script_rows(data, tokenizer)), tokenizer, tmp_path)
@@ -148,7 +181,9 @@ def test_labels_that_are_not_one_class_are_refused(label, fresh, data, tokenizer
         return {"input_ids": np.array([row["input_ids"]])} | named
 
     passes = mw.training.MemorizationCallback(fresh[0])._recorder.passes
-    with pytest.raises(ValueError, match=f"'{data.ids[2]}' .*Trainer's label is .* has class"):
+    with pytest.raises(
+        ValueError, match=f"'{data.ids[2]}' .*Trainer's label is .* has class"
+    ):
         check_rows(Loader(rows, read), passes)
 
 
@@ -158,7 +193,9 @@ def test_a_head_with_other_classes_is_refused(fresh, data, tokenizer, tmp_path):
         begin(fresh[0], model, script_rows(data, tokenizer), tokenizer, tmp_path)
 
 
-def test_another_padding_token_is_refused_where_a_head_goes_by_it(data, tokenizer, tmp_path):
+def test_another_padding_token_is_refused_where_a_head_goes_by_it(
+    data, tokenizer, tmp_path
+):
     rows = script_rows(data, tokenizer)
     for family, matters in (("llama", True), ("bert", False)):
         model = tiny(family, len(tokenizer))
@@ -167,7 +204,9 @@ def test_another_padding_token_is_refused_where_a_head_goes_by_it(data, tokenize
         if not matters:
             begin(audit, model, rows, tokenizer, tmp_path)
             continue
-        with pytest.raises(ValueError, match=r"has the padding token 7, .* pads texts with 0"):
+        with pytest.raises(
+            ValueError, match=r"has the padding token 7, .* pads texts with 0"
+        ):
             begin(audit, model, rows, tokenizer, tmp_path)
 
 
@@ -178,8 +217,12 @@ def test_images_are_compared_with_the_nearest_and_augmented_ones_are_not():
     twice = [*range(20), 7]
 
     def check(read, rows=twice):
-        data = SimpleNamespace(labels=np.arange(20) % 2, ids=[f"image-{i}" for i in range(20)])
-        model = SimpleNamespace(feeder=lambda *_: lambda place: torch.tensor(ours[place]))
+        data = SimpleNamespace(
+            labels=np.arange(20) % 2, ids=[f"image-{i}" for i in range(20)]
+        )
+        model = SimpleNamespace(
+            feeder=lambda *_: lambda place: torch.tensor(ours[place])
+        )
         recipe = SimpleNamespace(model=model, data=data)
         members = rng.permutation(20)
         passes = SimpleNamespace(recipe=recipe, members=members, held_out=None)
@@ -190,10 +233,15 @@ def test_images_are_compared_with_the_nearest_and_augmented_ones_are_not():
 
     with pytest.warns(UserWarning, match="1 of 20 members stand in several"):
         assert check(steady) == {"image-7": 2}
-    with pytest.raises(ValueError, match=r"1 of 20 members are in no row .*without random augment"):
+    with pytest.raises(
+        ValueError, match=r"1 of 20 members are in no row .*without random augment"
+    ):
         check(steady, range(1, 20))
     for read, said in (
-        (lambda i: {"pixel_values": images[i][None] + rng.normal()}, "differ each time"),
+        (
+            lambda i: {"pixel_values": images[i][None] + rng.normal()},
+            "differ each time",
+        ),
         (lambda i: {"input_values": images[i][None]}, "KeyError: 'pixel_values'"),
     ):
         with pytest.warns(UserWarning, match=f"it was not checked.*{said}"):
@@ -207,20 +255,31 @@ def test_classifiers_of_images_are_recorded_and_their_weights_stay(family, tmp_p
     data, processor = made_here.images(), made_here.processor()
     recipe = made_here.classifier(made_here.tiny(family))
     plan = mw.TrainingConfig(checkpoint_every=1, precision="float32")
-    audit = mw.Audit(recipe, data, tmp_path / "run", training=plan, members="all", held_out=None)
+    audit = mw.Audit(
+        recipe, data, tmp_path / "run", training=plan, members="all", held_out=None
+    )
 
     def row(i):
         made = processor(
-            images=[data.images[i]], return_tensors="pt", input_data_format="channels_last"
+            images=[data.images[i]],
+            return_tensors="pt",
+            input_data_format="channels_last",
         )
         return {"pixel_values": made["pixel_values"][0], "label": int(data.labels[i])}
 
     def collate(rows):
         labels = torch.tensor([row["label"] for row in rows])
-        return {"pixel_values": torch.stack([r["pixel_values"] for r in rows]), "labels": labels}
+        return {
+            "pixel_values": torch.stack([r["pixel_values"] for r in rows]),
+            "labels": labels,
+        }
 
     rows, ends = [row(i) for i in reversed(range(len(data)))], []
-    course = {"num_train_epochs": 2, "per_device_train_batch_size": 6, "learning_rate": 5e-5}
+    course = {
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 6,
+        "learning_rate": 5e-5,
+    }
     for callbacks in ([], [mw.training.MemorizationCallback(audit, None)]):
         model = made_here.tiny(family).train()
         course["data_collator"] = collate
@@ -230,6 +289,7 @@ def test_classifiers_of_images_are_recorded_and_their_weights_stay(family, tmp_p
     assert audit.checkpoints["step"].tolist() == [0, 6, 12]
     assert np.isfinite(audit.score("psmi")).all()
     losses = audit.score("loss", checkpoint="final")
-    shutil.rmtree(tmp_path / "run/forward")  # the weights give it again, with the running means
+    # the weights give it again, with the running means
+    shutil.rmtree(tmp_path / "run/forward")
     again = audit.score("loss", checkpoint="final")
     np.testing.assert_allclose(again, losses, rtol=1e-4, atol=1e-5)

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
-from tests.training.test_trainer_callback import N, make_audit, script_rows, tiny, trainer
+from tests.training.test_trainer_callback import (
+    N,
+    make_audit,
+    script_rows,
+    tiny,
+    trainer,
+)
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
@@ -18,8 +24,11 @@ if __name__ == "__main__":
     audit = make_audit(model, tokenizer, data, folder / "run", 0.5)
     callback = mw.training.MemorizationCallback(audit, 0.2)
     course = {"per_device_train_batch_size": 2, "ddp_backend": "gloo"}
-    made = trainer(model, script_rows(data, tokenizer), folder / "out", callback, **course)
+    made = trainer(
+        model, script_rows(data, tokenizer), folder / "out", callback, **course
+    )
     made.train()
     rank = made.args.process_index
     (folder / f"stopped-{rank}").write_text(str(made.state.global_step))
-    time.sleep(1)  # torch aborts if Gloo's thread lets go of its last work while Python ends
+    # torch aborts if Gloo's thread lets go of its last work while Python ends
+    time.sleep(1)

@@ -19,7 +19,10 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     data, module = samples(), mlp()
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.03)
-    accelerator, loader = Accelerator(cpu=True), DataLoader(data, batch_size=4, shuffle=True)
+    accelerator, loader = (
+        Accelerator(cpu=True),
+        DataLoader(data, batch_size=4, shuffle=True),
+    )
     model, optimizer, loader = accelerator.prepare(module, optimizer, loader)
     course = {"checkpoint_every": 0.5, "stop_at_drop": 0.6}
     watch = mw.watch(model, data, folder / "run", len(loader), **course)
@@ -36,7 +39,14 @@ if __name__ == "__main__":
             break
     rank = accelerator.process_index
     weights = [p.tolist() for p in module.parameters()]
-    found = (len(loader), watch.steps, watch.reached, len(watch.audit.checkpoints), weights)
+    found = (
+        len(loader),
+        watch.steps,
+        watch.reached,
+        len(watch.audit.checkpoints),
+        weights,
+    )
     (folder / f"ended-{rank}").write_text(repr(found))
     accelerator.end_training()
-    time.sleep(1)  # torch aborts if Gloo's thread lets go of its last work while Python ends
+    # torch aborts if Gloo's thread lets go of its last work while Python ends
+    time.sleep(1)

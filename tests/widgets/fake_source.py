@@ -33,11 +33,15 @@ def scores_like_psmi(
     rng = np.random.default_rng(seed)
     memorized = rng.random(n) < share
     scores = np.where(memorized, rng.normal(-0.22, 0.22, n), rng.normal(0.42, 0.24, n))
-    log_lira = np.where(memorized, rng.gamma(4, 2.0, n) + 4, rng.normal(0.3, 1.1, n).clip(-3, 3.9))
+    log_lira = np.where(
+        memorized, rng.gamma(4, 2.0, n) + 4, rng.normal(0.3, 1.1, n).clip(-3, 3.9)
+    )
     return scores, rng.uniform(0.008, 0.03, n), log_lira
 
 
-def detail_of(position: int, n: int, layers: int = 12, checkpoints: int = 5) -> SampleDetail:
+def detail_of(
+    position: int, n: int, layers: int = 12, checkpoints: int = 5
+) -> SampleDetail:
     """A sample's detail; a third of its scores is not computed."""
     rng = np.random.default_rng(position)
     computed = rng.random((checkpoints, layers)) > 0.33
@@ -49,10 +53,21 @@ def detail_of(position: int, n: int, layers: int = 12, checkpoints: int = 5) -> 
             Choice(f"epoch-{i}", f"epoch {i} · drop {99 - 30 / i:.1f} %", marked=i == 2)
             for i in range(1, checkpoints + 1)
         ],
-        layers=[Choice(str(i), f"layer {i}", marked=i == layers) for i in range(1, layers + 1)],
+        layers=[
+            Choice(str(i), f"layer {i}", marked=i == layers)
+            for i in range(1, layers + 1)
+        ],
         scores=scores,
         shadows=ShadowGaps(
-            *(inside, outside, 4.4, (5.02, 1.08), (1.47, 1.39), 3.2 + position / 100, "epoch 5"),
+            *(
+                inside,
+                outside,
+                4.4,
+                (5.02, 1.08),
+                (1.47, 1.39),
+                3.2 + position / 100,
+                "epoch 5",
+            ),
             support=(41, 49),
         ),
         neighbours=[((position + 7 * k) % n, 1.2 + 0.4 * k) for k in range(1, 7)],
@@ -94,7 +109,9 @@ class FakeSource:
         self.data = self.data.with_canaries(max(1, n // 20))
         self.truth, self.seconds, self.fail = truth, seconds, fail
         self.done = (
-            {("psmi", "last", "epoch-2"), ("loss", "last", "epoch-2")} if computed else set()
+            {("psmi", "last", "epoch-2"), ("loss", "last", "epoch-2")}
+            if computed
+            else set()
         )
         self.threads: list[str] = []
         self.decision_log = DecisionLog()
@@ -128,7 +145,9 @@ class FakeSource:
         return self.missing_of.get(score, Missing())
 
     def unchecked(self) -> Missing:
-        return self.missing_of.get("truth", Missing(why_not="these samples are made up"))
+        return self.missing_of.get(
+            "truth", Missing(why_not="these samples are made up")
+        )
 
     def check(self, progress: Progress) -> None:
         progress.report(0, 2, "Training shadow models")
@@ -139,7 +158,9 @@ class FakeSource:
     def revision(self) -> object:
         return None
 
-    def export_text(self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float) -> str:
+    def export_text(
+        self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float
+    ) -> str:
         del layer, checkpoint, eta
         if self.fail:
             raise RuntimeError(self.fail)
@@ -180,7 +201,9 @@ class FakeSource:
             scores, errors = -np.exp(-6 * scores + 0.5), None
         rng = np.random.default_rng(seed)
         logits = rng.normal(0, 1, (len(scores), 10))
-        logits[np.arange(len(scores)), self.data.labels] += 5 * np.clip(scores, -0.3, 1) + 1
+        logits[np.arange(len(scores)), self.data.labels] += (
+            5 * np.clip(scores, -0.3, 1) + 1
+        )
         probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         return Scored(
             natural=None if score == "loss" else 0.0,
@@ -226,10 +249,17 @@ def hostile_questions() -> tuple[list[dict[str, object]], list[str]]:
         "W" * 1_000_000,
         "half a character \ud83d and then text",
     ]
-    choices = ["neurology", "<i>surgery</i>", "אורתופדיה", "paediatrics and " + "long " * 40]
+    choices = [
+        "neurology",
+        "<i>surgery</i>",
+        "אורתופדיה",
+        "paediatrics and " + "long " * 40,
+    ]
     records = [
-        {"question": text, "choices": choices, "answer": i % 4} for i, text in enumerate(texts)
+        {"question": text, "choices": choices, "answer": i % 4}
+        for i, text in enumerate(texts)
     ]
     return records, [
-        f"patient-{i:03d}" if i % 2 else "<svg onload=alert(1)>" * 3 for i in range(7, 16)
+        f"patient-{i:03d}" if i % 2 else "<svg onload=alert(1)>" * 3
+        for i in range(7, 16)
     ]

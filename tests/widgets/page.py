@@ -12,7 +12,17 @@ import pytest
 from memowidgets.widgets.messages import fields, mismatch
 from memowidgets.widgets.widget import STATIC
 
-__all__ = ["LISTED", "SENT", "SPELLED", "compute", "page_of", "read", "say", "say_all", "told"]
+__all__ = [
+    "LISTED",
+    "SENT",
+    "SPELLED",
+    "compute",
+    "page_of",
+    "read",
+    "say",
+    "say_all",
+    "told",
+]
 
 TEXT = (STATIC / "messages.js").read_text("utf-8")
 PLAIN = {"string": str, "boolean": bool, "Bytes": bytes, "null": None}
@@ -37,7 +47,13 @@ def read(kind: str, number: type = float) -> Any:
             return dict[str, of(text.removeprefix("Record<string, ")[:-1])]
         if text.startswith('"'):
             return Literal[text[1:-1]]
-        return number if text == "number" else PLAIN[text] if text in PLAIN else LISTED[text]
+        return (
+            number
+            if text == "number"
+            else PLAIN[text]
+            if text in PLAIN
+            else LISTED[text]
+        )
 
     return of(kind)
 
@@ -56,11 +72,15 @@ def apart(text: str, mark: str) -> list[str]:
 
 SPELLED = {  # the types of each message's parts as text; a part in brackets is optional
     name: {part: kind for kind, part in re.findall(r"@property \{(.*)\} (\S+)", body)}
-    for name, body in re.findall(r"@typedef \{object\} (\w+)\n(.*?)\*/", TEXT, re.DOTALL)
+    for name, body in re.findall(
+        r"@typedef \{object\} (\w+)\n(.*?)\*/", TEXT, re.DOTALL
+    )
 }
 for name, parts in SPELLED.items():
     hints = {
-        part.strip("[]"): NotRequired[read(kind)] if part.startswith("[") else read(kind)
+        part.strip("[]"): NotRequired[read(kind)]
+        if part.startswith("[")
+        else read(kind)
         for part, kind in parts.items()
     }
     LISTED[name] = TypedDict(name, hints)
@@ -70,7 +90,9 @@ SENT = {  # the messages of the page, and of the kernel
 }
 
 
-def say_all(widget: Any, kind: str, **content: Any) -> list[tuple[dict[str, Any], list[bytes]]]:
+def say_all(
+    widget: Any, kind: str, **content: Any
+) -> list[tuple[dict[str, Any], list[bytes]]]:
     """Send a message; the answers given at once, each of which is a message that is listed."""
     heard: list[tuple[dict[str, Any], list[bytes]]] = []
     with pytest.MonkeyPatch.context() as patch:

@@ -40,6 +40,8 @@ def spellings(n: int) -> list[str]:
     found = [*WORDS, *names(n)]
     for image in images(n):
         pixels = image.tobytes()
-        found += [base64.b64encode(pixels[start : start + 60]).decode() for start in range(3)]
+        found += [
+            base64.b64encode(pixels[start : start + 60]).decode() for start in range(3)
+        ]
         found += [pixels[:30].hex(), str(list(pixels[:12]))[1:-1]]
     return found

@@ -72,7 +72,9 @@ def test_two_scores_are_compared_in_one_click_and_a_part_of_them_is_listed(dashb
     dashboard.python("setattr(source, 'truth', False) or dashboard.refresh()")
     page.locator(".mw-roc").wait_for(state="hidden")
     compare.click()
-    page.locator(".mw-compare:not(.mw-unanswered)").wait_for()  # not what it showed before
+    page.locator(
+        ".mw-compare:not(.mw-unanswered)"
+    ).wait_for()  # not what it showed before
     page.locator(".mw-parts tr").nth(5).wait_for()
     page.locator(".mw-parts th").nth(2).wait_for(state="detached")
     assert page.locator(".mw-parts th").all_inner_texts() == ["flagged by", "samples"]
@@ -80,14 +82,18 @@ def test_two_scores_are_compared_in_one_click_and_a_part_of_them_is_listed(dashb
     dashboard.screenshots("widgets-compare-unchecked", of=".mw-dashboard", widths=[960])
 
 
-def test_the_share_menu_gives_python_that_restores_the_view_and_the_report(dashboard, tmp_path):
+def test_the_share_menu_gives_python_that_restores_the_view_and_the_report(
+    dashboard, tmp_path
+):
     page = dashboard.page
     page.locator(".mw-histogram").press("ArrowRight")
     page.locator('.mw-chip[data-filter="missed"]').click()
     dashboard.eventually("dashboard.filter", "missed")
     menu = page.locator(".mw-sharing")
     menu.locator("summary").click()
-    assert menu.get_by_role("button", name="Copy a link").is_hidden()  # no address of its own
+    assert menu.get_by_role(
+        "button", name="Copy a link"
+    ).is_hidden()  # no address of its own
     menu.get_by_role("button", name="Copy as Python").click()
     text = menu.get_by_label("to copy")
     text.wait_for()
@@ -134,7 +140,8 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
     dashboard.eventually("[dashboard.computed, len(dashboard.decisions)]", [True, 1])
     page.locator(".mw-empty").wait_for(state="hidden")
     assert page.get_by_text("another cell is running").count() == 0
-    page.get_by_label("metric", exact=True).select_option("mahalanobis")  # which is not computed
+    # which is not computed
+    page.get_by_label("metric", exact=True).select_option("mahalanobis")
     page.get_by_text("Not scored yet").wait_for()
     asked.wait_for(state="detached")
     assert page.get_by_role("button", name="Compute", exact=True).is_enabled()
@@ -231,8 +238,12 @@ def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     found = counts(page)
     assert found != at_tau
     page.locator(".mw-range").get_by_text(f"of {found['flagged']}").wait_for()
-    page.locator('.mw-chip[data-filter="found"]').get_by_text(str(found["found"])).wait_for()
-    dashboard.screenshots("widgets-by-class", of=".mw-dashboard", widths=[1440, 960, 600])
+    page.locator('.mw-chip[data-filter="found"]').get_by_text(
+        str(found["found"])
+    ).wait_for()
+    dashboard.screenshots(
+        "widgets-by-class", of=".mw-dashboard", widths=[1440, 960, 600]
+    )
     page.locator(".mw-histogram").press("ArrowRight")
     agree(dashboard)
     assert counts(page)["flagged"] >= found["flagged"]
@@ -242,7 +253,9 @@ def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     assert counts(page) == at_tau
 
 
-def test_what_is_not_computed_waits_for_compute_which_may_be_cancelled_or_fail(dashboard):
+def test_what_is_not_computed_waits_for_compute_which_may_be_cancelled_or_fail(
+    dashboard,
+):
     page = dashboard.page
     before = page.locator(".mw-answers").inner_text()
     page.get_by_label("layer", exact=True).select_option("1")
@@ -269,7 +282,9 @@ def test_what_is_not_computed_waits_for_compute_which_may_be_cancelled_or_fail(d
     page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Cancelled; what was finished is kept.").wait_for()
-    dashboard.python("setattr(source, 'fail', 'the disk is full: 12 MB are missing <b>')")
+    dashboard.python(
+        "setattr(source, 'fail', 'the disk is full: 12 MB are missing <b>')"
+    )
     page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_text("the disk is full: 12 MB are missing <b>").wait_for()
     dashboard.screenshots("widgets-error", of=".mw-bar", widths=[1400])
@@ -288,25 +303,38 @@ def test_too_early_leads_to_the_checkpoint_where_the_model_knows_something(dashb
 
 def test_another_score_begins_the_list_unless_it_has_the_open_sample(dashboard):
     page = dashboard.page
-    dashboard.python("source.done.update({('psmi', 'last', 'epoch-1'), ('psmi', '2', 'epoch-1')})")
+    dashboard.python(
+        "source.done.update({('psmi', 'last', 'epoch-1'), ('psmi', '2', 'epoch-1')})"
+    )
     rows = page.locator(".mw-card")
     opened = page.locator(".mw-opened .mw-whole-id")
     for place in ("epoch-1", "epoch-2"):  # to where another sample is flagged, and back
         rows.nth(8).click()
         name = rows.nth(8).get_attribute("title").removeprefix("id ")
         opened.get_by_text(name, exact=True).wait_for()
-        page.locator(".mw-models").wait_for()  # nothing is on its way that the next list would hear
+        page.locator(
+            ".mw-models"
+        ).wait_for()  # nothing is on its way that the next list would hear
         position = int(rows.nth(8).get_attribute("data-position"))
         page.get_by_label("checkpoint").select_option(place)
         page.locator(".mw-axis-title").get_by_text(place).wait_for()
         dashboard.wait_until_idle()
-        flagged = dashboard.python("dashboard._rows.mask('flagged', dashboard.tau).tolist()")
+        flagged = dashboard.python(
+            "dashboard._rows.mask('flagged', dashboard.tau).tolist()"
+        )
         page.locator(".mw-where").get_by_text(re.compile(r"^\d+ of \d+$")).wait_for()
-        first = int(np.argmin(dashboard.python("dashboard._rows.scored.scores.tolist()")))
+        first = int(
+            np.argmin(dashboard.python("dashboard._rows.scored.scores.tolist()"))
+        )
         wanted = position if flagged[position] else first
-        chosen = page.locator(f'.mw-card[data-position="{wanted}"][aria-selected="true"]')
+        chosen = page.locator(
+            f'.mw-card[data-position="{wanted}"][aria-selected="true"]'
+        )
         chosen.wait_for()
-        view, row = page.locator(".mw-list-scroll").bounding_box(), chosen.bounding_box()
+        view, row = (
+            page.locator(".mw-list-scroll").bounding_box(),
+            chosen.bounding_box(),
+        )
         assert view["y"] - 1 <= row["y"]
         assert row["y"] + row["height"] <= view["y"] + view["height"] + 1
 
@@ -366,8 +394,11 @@ BEYOND = """() => [...document.querySelectorAll(".mw-dashboard, .mw-dashboard *"
 """
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (720, 450), (390, 900)])  # half is a zoom of 200 %
-def test_whatever_is_touched_is_24_pixels_or_more_and_nothing_is_cut_off(dashboard, size):
+# half is a zoom of 200 %
+@pytest.mark.parametrize("size", [(1440, 900), (720, 450), (390, 900)])
+def test_whatever_is_touched_is_24_pixels_or_more_and_nothing_is_cut_off(
+    dashboard, size
+):
     page = dashboard.page
     dashboard.resize(*size)
 
@@ -414,7 +445,10 @@ def at_rest(notebook):
     of = notebook.python("explorer.counts")
     assert {name: of[name] for name in shown} == shown
     point = "explorer.evaluation.at(explorer.tau)"
-    assert notebook.python(f"[{point}.found, {point}.missed]") == [shown["found"], shown["missed"]]
+    assert notebook.python(f"[{point}.found, {point}.missed]") == [
+        shown["found"],
+        shown["missed"],
+    ]
     return shown
 
 
@@ -431,7 +465,8 @@ def test_eta_moves_and_both_sides_count_the_same(widget_page):
     page.keyboard.press("ArrowRight")
     notebook.eventually("round(explorer.eta_committed, 1)", round(eta + 0.1, 1))
     finer = at_rest(notebook)
-    drag(page.locator(".mw-histogram"), (0.3, 0.5), (0.5, 0.5))  # takes the keyboard away
+    # takes the keyboard away
+    drag(page.locator(".mw-histogram"), (0.3, 0.5), (0.5, 0.5))
     assert at_rest(notebook)["flagged"] > finer["flagged"]
     auc = notebook.python("explorer.evaluation.auc")
     assert page.locator(".mw-auc").text_content() == f"AUC {auc:.2f}"

@@ -50,8 +50,12 @@ def test_what_is_computed_shows_at_once_and_the_rest_waits_for_compute(opened):
         (Missing(trains=True), False),
     ],
 )
-def test_only_what_is_short_and_trains_nothing_begins_by_itself(opened, missing, begins):
-    dashboard, source = opened(computed=False, missing_of={"psmi": missing, "loss": Missing()})
+def test_only_what_is_short_and_trains_nothing_begins_by_itself(
+    opened, missing, begins
+):
+    dashboard, source = opened(
+        computed=False, missing_of={"psmi": missing, "loss": Missing()}
+    )
     assert dashboard.counts == {"n": 0, "flagged": 0, "left_alone": 0}
     assert told(dashboard, "data") == {}  # without scores the page shows the bar alone
     dashboard.wait(60)
@@ -70,7 +74,8 @@ def test_only_what_is_short_and_trains_nothing_begins_by_itself(opened, missing,
 
 def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
     dashboard, source = opened(computed=False, seconds=0.4)
-    source.view = lambda *pick: FakeSource.view(source, *pick[:3])  # does not hear of a cancel
+    # does not hear of a cancel
+    source.view = lambda *pick: FakeSource.view(source, *pick[:3])
     dashboard.compute()
     dashboard.close()
     dashboard.wait(60)
@@ -79,12 +84,16 @@ def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
 
 
 @pytest.mark.parametrize("computed", [True, False])
-def test_what_was_cancelled_keeps_the_old_view_and_does_not_begin_again(opened, computed):
+def test_what_was_cancelled_keeps_the_old_view_and_does_not_begin_again(
+    opened, computed
+):
     short = {"psmi": Missing(cost="Scoring 200 samples, about 2 s.", short=True)}
     dashboard, source = opened(computed=computed, seconds=4, missing_of=short)
     done = set(source.done)
     if computed:
-        dashboard.layer = "1"  # it begins by itself, and so does what nothing is shown of
+        dashboard.layer = (
+            "1"  # it begins by itself, and so does what nothing is shown of
+        )
     dashboard.compute()  # changes nothing
     dashboard.cancel()
     dashboard.wait(60)
@@ -108,7 +117,9 @@ def test_a_choice_made_meanwhile_is_not_overwritten(opened):
 
 
 @pytest.mark.parametrize(("axis", "tau"), [("score", 0.1), ("class", -1.5)])
-def test_another_score_keeps_the_axis_and_flags_as_many_samples_until_tau_moves(opened, axis, tau):
+def test_another_score_keeps_the_axis_and_flags_as_many_samples_until_tau_moves(
+    opened, axis, tau
+):
     dashboard, _ = opened()
     dashboard.axis, dashboard.tau = axis, tau
     flagged = dashboard.counts["flagged"]
@@ -161,7 +172,9 @@ def test_the_score_on_show_is_compared_with_one_that_is_ready(opened):
     }  # fmt: skip
     budget = dashboard.counts["flagged"]
     asked = {"request": "1", "page": 0, "filter": "all"}
-    both = say(dashboard, "page", **asked, part={"budget": budget, "flagged": [True, True]})
+    both = say(
+        dashboard, "page", **asked, part={"budget": budget, "flagged": [True, True]}
+    )
     lowest = np.sort(view.scores)[budget - 1]
     wanted = (view.scores <= lowest) & (source.view(*PSMI).scores <= dashboard.tau)
     assert both["total"] == wanted.sum() > 0
@@ -171,11 +184,15 @@ def test_the_score_on_show_is_compared_with_one_that_is_ready(opened):
     assert bits.sum() == (view.log_lira >= 8).sum()
     dashboard.axis = "class"
     assert dashboard.wait(30)
-    loss = next(row for row in told(dashboard, "compared")["areas"] if row["name"] == "Loss")
+    loss = next(
+        row for row in told(dashboard, "compared")["areas"] if row["name"] == "Loss"
+    )
     assert loss["auc"][0] == roc(view.against_class.scores, view.log_lira >= 8).auc
 
 
-def test_a_score_that_is_compared_follows_the_one_on_show_or_changes_places_with_it(opened):
+def test_a_score_that_is_compared_follows_the_one_on_show_or_changes_places_with_it(
+    opened,
+):
     dashboard, _ = opened()
     dashboard.comparing = [place()]
     dashboard.metric = "loss"
@@ -187,7 +204,9 @@ def test_a_score_that_is_compared_follows_the_one_on_show_or_changes_places_with
 
 def test_what_is_compared_is_computed_before_as_anything_else(opened):
     train = Missing("Check with 2 short trainings", trains=True)
-    dashboard, source = opened(missing_of={"logit_gap": Missing(short=True), "mahalanobis": train})
+    dashboard, source = opened(
+        missing_of={"logit_gap": Missing(short=True), "mahalanobis": train}
+    )
     dashboard.comparing = [place("logit_gap")]
     assert dashboard.wait(60)
     assert told(dashboard, "compared")["names"] == ["PSMI", "Logit gap"]
@@ -213,7 +232,9 @@ def test_reruns_leave_nothing_behind():
         dashboard.close()
     del dashboard
     gc.collect()
-    assert not [w for w in _instances.values() if type(w).__module__.startswith("memowidgets")]
+    assert not [
+        w for w in _instances.values() if type(w).__module__.startswith("memowidgets")
+    ]
     assert not [ref for ref in gone if ref() is not None]
 
 
@@ -254,7 +275,9 @@ def test_tau_of_minus_one_against_the_class_flags_what_below_class_does(opened):
     page = say(dashboard, "page", request="1", page=0, tau=-1.0, filter="flagged")
     assert (page["total"], page["counts"]["found"]) == (int(below.sum()), found)
     assert "against its class" in page["scoreName"]
-    assert say(dashboard, "export", request="1")["content"].endswith(f",{AgainstClass(-1.0)}\n")
+    assert say(dashboard, "export", request="1")["content"].endswith(
+        f",{AgainstClass(-1.0)}\n"
+    )
     dashboard.tau = -1.5
     assert dashboard.undecided == int(view.against_class.close(-1.5).sum())
     state = dashboard.state
@@ -269,10 +292,16 @@ def test_tau_of_minus_one_against_the_class_flags_what_below_class_does(opened):
 def test_a_click_trains_what_draws_the_roc(opened):
     offered = Missing("Train 2 shadow models", trains=True)
     dashboard, source = opened(truth=False, missing_of={"truth": offered})
-    assert told(dashboard, "unchecked") == {"button": "Train 2 shadow models", "why_not": ""}
+    assert told(dashboard, "unchecked") == {
+        "button": "Train 2 shadow models",
+        "why_not": "",
+    }
     assert dashboard.evaluation is None
     assert not source.truth
-    checks, source.check = source.check, lambda step: step.cancel() or step.report(0, 1, "training")
+    checks, source.check = (
+        source.check,
+        lambda step: step.cancel() or step.report(0, 1, "training"),
+    )
     say_all(dashboard, "check")
     assert dashboard.wait(60)
     assert "Cancelled" in told(dashboard, "message")["text"]
@@ -284,7 +313,10 @@ def test_a_click_trains_what_draws_the_roc(opened):
     assert dashboard.evaluation.auc > 0.5
     assert dashboard.computed
     nothing, _ = opened(truth=False)
-    assert told(nothing, "unchecked") == {"button": "", "why_not": "these samples are made up"}
+    assert told(nothing, "unchecked") == {
+        "button": "",
+        "why_not": "these samples are made up",
+    }
 
 
 def test_the_export_is_of_what_is_shown_and_a_failure_is_a_sentence(opened):

@@ -82,7 +82,13 @@ def test_all_parts_come_back(opened):
 
 def test_what_is_not_computed_is_restored_once_it_is(opened):
     dashboard, _ = opened()
-    wanted = {"layer": "1", "tau": 0.25, "eta": 5.0, "filter": "left alone", "sort": "safe"}
+    wanted = {
+        "layer": "1",
+        "tau": 0.25,
+        "eta": 5.0,
+        "filter": "left alone",
+        "sort": "safe",
+    }
     dashboard.state = wanted
     assert not dashboard.computed
     assert dashboard.filter == "flagged"
@@ -96,13 +102,22 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({"colour": 1}, "unknown part of a state: 'colour'; valid: checkpoint, layer, metric"),
-        ({"layer": "99", "metric": "loss"}, "unknown layer '99'; valid: '1', '2', 'last'"),
+        (
+            {"colour": 1},
+            "unknown part of a state: 'colour'; valid: checkpoint, layer, metric",
+        ),
+        (
+            {"layer": "99", "metric": "loss"},
+            "unknown layer '99'; valid: '1', '2', 'last'",
+        ),
         ({"tau": "0.5"}, "tau.*'0.5'"),
         ({"eta": 10**400}, "too large"),
         ({"page": -1}, "page"),
         ({"comparing": 1}, "comparing.* list"),
-        ({"comparing": [PSMI | {"metric": "x"}]}, "unknown metric 'x'; valid: 'psmi', 'loss'"),
+        (
+            {"comparing": [PSMI | {"metric": "x"}]},
+            "unknown metric 'x'; valid: 'psmi', 'loss'",
+        ),
         ({"comparing": [PSMI] * 3}, "comparing has 3 scores, not 1 or 2"),
         ({"filter": "all " * 99}, "unknown filter"),
         ({"decision": "burn"}, "burn"),
@@ -161,10 +176,16 @@ def test_what_is_new_is_offered_and_shown(growing):
     dashboard.checkpoint = "epoch-5"
     source.more = False
     dashboard.refresh()
-    assert (dashboard.checkpoint, dashboard.computed) == ("epoch-2", True)  # it gave way
+    # it gave way
+    assert (dashboard.checkpoint, dashboard.computed) == (
+        "epoch-2",
+        True,
+    )
 
 
-@pytest.mark.parametrize("broken", [OSError("it is being written"), StoreError("it was deleted")])
+@pytest.mark.parametrize(
+    "broken", [OSError("it is being written"), StoreError("it was deleted")]
+)
 def test_neither_what_compute_made_nor_what_cannot_be_read_is_offered(growing, broken):
     dashboard, source, looked = growing
     dashboard.layer = "1"
@@ -188,7 +209,12 @@ def test_scores_without_a_layer_say_so(opened):
     dashboard, _ = opened(Layerless)
     metrics = told(dashboard, "choices")["metrics"]
     packed = {c["value"]: c["usesLayer"] for c in metrics}
-    assert packed == {"psmi": True, "loss": False, "logit_gap": True, "mahalanobis": True}
+    assert packed == {
+        "psmi": True,
+        "loss": False,
+        "logit_gap": True,
+        "mahalanobis": True,
+    }
     dashboard.metric = "loss"
     dashboard.checkpoint = "epoch-3"
     assert "Below is still Loss, epoch 2" in told(dashboard, "message")["text"]

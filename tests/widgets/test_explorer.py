@@ -53,7 +53,12 @@ REFUSED = [  # scores, options, and facts of the message
     (GOOD, {"memorized": [5.0, 0.1, 1.0]}, TypeError, "log_lira >= 4"),
     (GOOD, {"tau": np.nan}, ValueError, "tau must be a finite number"),
     (GOOD, {"log_lira": [1.0, 5.0]}, ValueError, r"each of 3 samples.*\(2,\)"),
-    (GOOD, {"log_lira": [1, 5, 9], "eta": np.nan}, ValueError, "eta must be a finite number"),
+    (
+        GOOD,
+        {"log_lira": [1, 5, 9], "eta": np.nan},
+        ValueError,
+        "eta must be a finite number",
+    ),
     (GOOD, {"log_lira": [1, 5, 9], **TRUTH}, ValueError, "not both"),
     (GOOD, {"errors": [0.1, -0.1, 0.2]}, ValueError, "negative.* row 1"),
     (GOOD, {"errors": [0.1, 0.1]}, ValueError, r"each of 3 samples.*\(2,\)"),
@@ -72,7 +77,9 @@ def test_a_saved_notebook_has_the_dots_and_the_sentences(explorer):
     counts = explorer.counts
     assert f"{counts['flagged']} flagged of {counts['n']}" in data["text/html"]
     assert f"{counts['flagged_only']} flagged only" in data["text/html"]
-    (image,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', data["text/html"])
+    (image,) = re.findall(
+        r'src="data:image/svg\+xml;base64,([^"]+)"', data["text/html"]
+    )
     ET.fromstring(base64.b64decode(image))
     assert "application/vnd.jupyter.widget-view+json" in data
 
@@ -90,14 +97,20 @@ def test_an_eta_from_the_page_counts_at_once_and_is_evaluated_when_it_rests(expl
     explorer.tau = 0.125  # from Python all moves at once
     explorer.eta = float(log_lira[log_lira > 4][0])
     point = roc(scores, log_lira >= explorer.eta).at(0.125)
-    assert (explorer.counts["found"], explorer.counts["missed"]) == (point.found, point.missed)
+    assert (explorer.counts["found"], explorer.counts["missed"]) == (
+        point.found,
+        point.missed,
+    )
     assert told(explorer, "late")["eta"] == explorer.eta_committed == explorer.eta
 
 
 def test_log_lira_is_sent_once_it_is_asked_for(explorer):
     scores, _, log_lira = scores_like_psmi()
     rising = log_lira[np.argsort(scores)].tobytes()
-    assert rising not in [*told(explorer, "data").values(), *told(explorer, "truth").values()]
+    assert rising not in [
+        *told(explorer, "data").values(),
+        *told(explorer, "truth").values(),
+    ]
     version = told(explorer, "data")["version"]
     assert say_all(explorer, "log_lira", version=version - 1) == []
     [(content, [packed])] = say_all(explorer, "log_lira", version=version)

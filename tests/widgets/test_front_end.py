@@ -36,7 +36,11 @@ def text(part):
 
 def on_wire(scores, memorized=None, errors=None):
     of = SortedScores.of(scores)
-    packed = {**packed_scores(of), **packed_truth(memorized, of), **packed_errors(errors, of)}
+    packed = {
+        **packed_scores(of),
+        **packed_truth(memorized, of),
+        **packed_errors(errors, of),
+    }
     return {name: text(part) for name, part in packed.items()}
 
 
@@ -66,7 +70,9 @@ def test_the_joined_module_is_one_without_imports(node, text, tmp_path):
     file = tmp_path / "joined.mjs"
     file.write_text(text)
     subprocess.run([node, "--check", file], check=True, capture_output=True)
-    assert not re.search(r"^import|@param|@typedef", text, re.MULTILINE)  # types are for readers
+    assert not re.search(
+        r"^import|@param|@typedef", text, re.MULTILINE
+    )  # types are for readers
     assert not re.search("</script|<!--", text)  # a page may hold it
 
 
@@ -96,7 +102,12 @@ def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
     finite = gaps[np.isfinite(gaps)]
     for eta in {4.0, 4.1, *around(finite[:3])}:
         memorized = gaps >= eta
-        question = {"wire": on_wire(scores), "logLira": text(packed), "wide": wide, "eta": eta}
+        question = {
+            "wire": on_wire(scores),
+            "logLira": text(packed),
+            "wide": wide,
+            "eta": eta,
+        }
         taus = around(scores)
         found = ask("moved", **question, taus=taus)
         both = [int((memorized & (scores <= tau)).sum()) for tau in taus]
@@ -111,7 +122,9 @@ def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
         assert ask("counts", wire=wire, taus=taus) == counts
         for auc in (found["auc"], ask("auc", wire=wire)):
             assert auc["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
-            assert auc["interval"] == pytest.approx(evaluation.auc_interval, rel=1e-9, abs=1e-9)
+            assert auc["interval"] == pytest.approx(
+                evaluation.auc_interval, rel=1e-9, abs=1e-9
+            )
 
 
 log_lira_or_none = st.one_of(st.just(np.nan), gaps_near_eta.filter(np.isfinite))
@@ -119,30 +132,47 @@ IN_COUNTS = {"flagged only": "flaggedOnly", "left alone": "leftAlone"}
 
 
 @settings(max_examples=60, deadline=None)
-@given(rows=st.lists(st.tuples(any_scores, log_lira_or_none, st.integers(0, 2)), min_size=1))
+@given(
+    rows=st.lists(
+        st.tuples(any_scores, log_lira_or_none, st.integers(0, 2)), min_size=1
+    )
+)
 def test_both_sides_call_each_sample_the_same(ask, rows):
     scores, gaps, labels = (np.array(column) for column in zip(*rows, strict=True))
     found = Scored(np.arange(len(rows)), scores, log_lira=gaps, labels=labels)
     judged = [None if np.isnan(gap) else gap for gap in gaps.tolist()]
     for on_axis, rule in ((found, float), (found.against_class, AgainstClass)):
-        columns = {"scores": on_axis.scores.tolist(), "positions": found.positions.tolist()}
+        columns = {
+            "scores": on_axis.scores.tolist(),
+            "positions": found.positions.tolist(),
+        }
         taus = [*around(on_axis.scores[:3]), -1.0]
         standings = [{"tau": tau, "eta": 4.1} for tau in taus]
-        for one, more in ((found, {"log_lira": judged}), (replace(found, log_lira=None), {})):
+        for one, more in (
+            (found, {"log_lira": judged}),
+            (replace(found, log_lira=None), {}),
+        ):
             answers = ask("statuses", columns=columns | more, standings=standings)
             for tau, answer in zip(taus, answers, strict=True):
                 words, flags = one.status(rule(tau), 4.1), one.flagged(rule(tau))
-                assert answer == [[*both] for both in zip(words, flags, strict=True)], tau
+                assert answer == [[*both] for both in zip(words, flags, strict=True)], (
+                    tau
+                )
         if np.isnan(gaps).any():
             continue
         for tau, counts in zip(
-            taus, ask("counts", wire=on_wire(on_axis.scores, gaps >= 4.1), taus=taus), strict=True
+            taus,
+            ask("counts", wire=on_wire(on_axis.scores, gaps >= 4.1), taus=taus),
+            strict=True,
         ):
             words = found.status(rule(tau), 4.1).tolist()
             for name in STATUSES:
                 assert counts[IN_COUNTS.get(name, name)] == words.count(name)
             there = found.counts(rule(tau), 4.1)
-            assert (there["flagged"], there["found"]) == (counts["flagged"], counts["found"])
+            assert (there["flagged"], there["found"]) == (
+                counts["flagged"],
+                counts["found"],
+            )
     assert found.flagged("class").tolist() == found.flagged(AgainstClass(-1.0)).tolist()
 
 
@@ -180,14 +210,21 @@ def test_presets_are_those_of_python(ask, seed):
     found = ask("thresholds", wire=on_wire(scores, memorized))
     for rule, tau in found.items():
         wanted = evaluation.threshold(rule)
-        assert evaluation.at(wanted) == evaluation.at(-np.inf if tau is None else tau), rule
+        assert evaluation.at(wanted) == evaluation.at(
+            -np.inf if tau is None else tau
+        ), rule
 
 
 def test_a_score_without_a_natural_threshold_offers_none(ask):
     planted = np.arange(40) < 7
     scores = np.random.default_rng(3).normal(size=40)
     offered = []
-    for natural, canaries in ((0.0, None), (-4.0, planted), (None, planted), (None, None)):
+    for natural, canaries in (
+        (0.0, None),
+        (-4.0, planted),
+        (None, planted),
+        (None, None),
+    ):
         judged = Judged.of(checked_scores(scores, natural=natural, canaries=canaries))
         wire = {name: text(part) for name, part in judged.data.items()}
         offered.append(ask("presets", wire=wire, truth=False))
@@ -217,11 +254,19 @@ def test_a_score_takes_less_than_ten_bytes_on_the_wire():
     rng = np.random.default_rng(0)
     scores, memorized = rng.normal(size=200_000), rng.random(200_000) < 0.01
     pairs = np.concatenate([scores[:100_000]] * 2)
-    for kind in (scores, scores.round(3), scores.astype(np.float32).astype(float), pairs):
+    for kind in (
+        scores,
+        scores.round(3),
+        scores.astype(np.float32).astype(float),
+        pairs,
+    ):
         of = SortedScores.of(kind)
         errors = packed_errors(rng.gamma(2, 0.01, 200_000), of)
         wire = {**packed_scores(of), **packed_truth(memorized, of), **errors}
-        assert sum(len(part) for part in wire.values() if isinstance(part, bytes)) < 2_000_000
+        assert (
+            sum(len(part) for part in wire.values() if isinstance(part, bytes))
+            < 2_000_000
+        )
 
 
 def test_log_lira_is_sent_as_fine_as_it_must_be():
@@ -237,13 +282,16 @@ PARTS = ([True, True], [True, False], [False, True], [False, False])
 
 
 TIED = st.lists(
-    st.tuples(*[st.sampled_from([0.1, 0.1 + 1e-17, 0.3, -2.5])] * 2, st.booleans()), min_size=1
+    st.tuples(*[st.sampled_from([0.1, 0.1 + 1e-17, 0.3, -2.5])] * 2, st.booleans()),
+    min_size=1,
 )
 
 
 @settings(max_examples=60, deadline=None)
 @given(TIED, st.data())
-def test_the_page_counts_what_python_does_at_every_budget_whatever_ties(ask, rows, data):
+def test_the_page_counts_what_python_does_at_every_budget_whatever_ties(
+    ask, rows, data
+):
     a, b, memorized = (np.array(column) for column in zip(*rows, strict=True))
     n = len(rows)
     budget = data.draw(st.integers(1, n))
@@ -258,7 +306,11 @@ def test_the_page_counts_what_python_does_at_every_budget_whatever_ties(ask, row
         wanted = (flagged[0] == part[0]) & (flagged[1] == part[1])
         chosen = found.part({"budget": budget, "flagged": part})
         assert chosen.tolist() == np.flatnonzero(wanted).tolist()
-        assert there == {"flagged": part, "n": wanted.sum(), "found": (wanted & memorized).sum()}
+        assert there == {
+            "flagged": part,
+            "n": wanted.sum(),
+            "found": (wanted & memorized).sum(),
+        }
     for scores, counts, area, mask in zip(
         (a, b), shown["counts"], shown["areas"], flagged, strict=True
     ):
@@ -284,7 +336,9 @@ def test_samples_that_lack_a_score_are_left_out_and_counted():
 @pytest.mark.parametrize("n_memorized", [0, 1, 6])
 def test_one_class_has_no_roc_and_one_sample_of_a_kind_no_interval(n_memorized):
     memorized = np.arange(6) < n_memorized
-    found = Compared.of(Scored.of_all(np.arange(6.0)), memorized, [Scored.of_all(-np.arange(6.0))])
+    found = Compared.of(
+        Scored.of_all(np.arange(6.0)), memorized, [Scored.of_all(-np.arange(6.0))]
+    )
     assert len(found.evaluations) == (2 if n_memorized == 1 else 0)
     assert "interval" not in found.said(["PSMI", "Loss"])
 
@@ -294,7 +348,9 @@ def test_the_sentence_has_the_paired_interval_and_whether_it_includes_0():
     memorized = np.arange(200) < 40
     good, poor, like = rng.normal(size=(3, 200)) - memorized * [[2.0], [0.3], [2.0]]
     for other, word in ((poor, "leaves out 0"), (like, "includes 0")):
-        said = Compared.of(Scored.of_all(good), memorized, [Scored.of_all(other)]).said(["A", "B"])
+        said = Compared.of(Scored.of_all(good), memorized, [Scored.of_all(other)]).said(
+            ["A", "B"]
+        )
         assert word in said
         for number in compare(roc(good, memorized), roc(other, memorized)).interval:
             assert f"{abs(number):.2f}" in said

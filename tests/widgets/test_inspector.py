@@ -13,7 +13,12 @@ from memowidgets.decisions import DecisionLog
 from memowidgets.evaluation.scored import Scored
 from memowidgets.widgets import SampleInspector
 from memowidgets.widgets.inspected import Listed, first_of
-from tests.widgets.fake_source import detail_of, digit_like, hostile_questions, scores_like_psmi
+from tests.widgets.fake_source import (
+    detail_of,
+    digit_like,
+    hostile_questions,
+    scores_like_psmi,
+)
 from tests.widgets.page import page_of, say, say_all
 from tests.widgets.private import images, names, questions, spellings
 
@@ -24,19 +29,31 @@ def digits():
     scores, errors, log_lira = scores_like_psmi(200)
     data = ImageDataset.from_arrays(images, labels)
     return SampleInspector(
-        data, scores, log_lira >= 4, errors=errors, log_lira=log_lira, title="PSMI, last"
+        data,
+        scores,
+        log_lira >= 4,
+        errors=errors,
+        log_lira=log_lira,
+        title="PSMI, last",
     )
 
 
 def test_a_search_narrows_the_list_and_leaves_the_counts():
     inspector = SampleInspector(["a bee", "a cow", "a bee"], scores=[-1.0, 0.5, 0.5])
     asked = {"request": "1", "page": 0, "filter": "flagged"}
-    found = {text: say(inspector, "page", **asked, search=text) for text in ("", "bee", "zebra")}
+    found = {
+        text: say(inspector, "page", **asked, search=text)
+        for text in ("", "bee", "zebra")
+    }
     for content in found.values():
         assert content["counts"] == {"flagged": 1, "left alone": 2, "all": 3}
     assert [content["total"] for content in found.values()] == [1, 1, 0]
-    named = SampleInspector(["a bee", "a cow"], labels=[0, 1], class_names=["Insect", "mammal"])
-    assert [item["position"] for item in page_of(named, search="insect")["items"]] == [0]
+    named = SampleInspector(
+        ["a bee", "a cow"], labels=[0, 1], class_names=["Insect", "mammal"]
+    )
+    assert [item["position"] for item in page_of(named, search="insect")["items"]] == [
+        0
+    ]
 
 
 def test_pages_are_sorted_filtered_and_counted(digits):
@@ -50,7 +67,13 @@ def test_pages_are_sorted_filtered_and_counted(digits):
     counts = content["counts"]
     assert counts["found"] == int(((scores <= 0) & (log_lira >= 4)).sum())
     assert counts["found"] + counts["flagged only"] == counts["flagged"]
-    assert counts["found"] + counts["flagged only"] + counts["missed"] + counts["left alone"] == 200
+    assert (
+        counts["found"]
+        + counts["flagged only"]
+        + counts["missed"]
+        + counts["left alone"]
+        == 200
+    )
     assert len(buffers[0]) == 64 * len(content["items"] + content["open"])
     assert content["scoreName"] == "PSMI"
 
@@ -60,7 +83,10 @@ def test_the_first_rows_of_an_order_are_those_of_all_of_it():
     for n in (0, 1, 1024, 5000):
         order, found = rng.permutation(n), rng.random(n) < 0.02
         for most in (0, 1, 48, n + 1):
-            assert first_of(order, found, most).tolist() == order[found[order]][:most].tolist()
+            assert (
+                first_of(order, found, most).tolist()
+                == order[found[order]][:most].tolist()
+            )
 
 
 def test_what_the_page_asks_wrongly_is_put_right(digits):
@@ -86,7 +112,12 @@ def test_long_texts_are_cut_and_halves_of_characters_replaced():
         (([3.5],), {}, TypeError, "cannot show samples of type float"),
         ((7,), {}, TypeError, "a length and an order"),
         ((torch.zeros((2, 3)),), {}, ValueError, "images must have the shape"),
-        ((["a", "b"], [1.0]), {}, ValueError, r"each of 2 samples, not of shape \(1,\)"),
+        (
+            (["a", "b"], [1.0]),
+            {},
+            ValueError,
+            r"each of 2 samples, not of shape \(1,\)",
+        ),
         ((["a", "b"], [1.0, np.nan]), {}, ValueError, "first in row 1"),
         ((["a", "b"], None, [True, False]), {}, ValueError, "memorized without scores"),
         ((["a"],), {"ids": ["x", "y"]}, ValueError, "2 ids for 1 samples"),
@@ -126,9 +157,16 @@ def test_decisions_filter_and_count(digits):
     assert [item["position"] for item in content["items"]] == positions
     assert content["items"][0]["decision"] == "remove"
     assert (content["total"], content["counts"]["all"]) == (3, 200)
-    assert content["byDecision"] == {"keep": 0, "remove": 3, "relabel": 0, "undecided": 197}
+    assert content["byDecision"] == {
+        "keep": 0,
+        "remove": 3,
+        "relabel": 0,
+        "undecided": 197,
+    }
     assert content["decisions"]["undo"] == 1
-    assert digits.decisions.values.tolist() == [[f"{p:03d}", "remove", "why"] for p in positions]
+    assert digits.decisions.values.tolist() == [
+        [f"{p:03d}", "remove", "why"] for p in positions
+    ]
     assert page_of(digits, decision="undecided")["total"] == 197
 
 
@@ -164,7 +202,9 @@ def test_neither_state_nor_stand_in_gives_anybody_away(made):
     page_of(widget, open=0)
     say(widget, "decide", positions=[1], decision="remove", note="secret note")
     say(widget, "detail", request="r", position=0)
-    state = json.dumps([widget.get_state(), widget._repr_mimebundle_()[0]], default=repr)
+    state = json.dumps(
+        [widget.get_state(), widget._repr_mimebundle_()[0]], default=repr
+    )
     assert not [word for word in [*spellings(20), "secret"] if word in state]
 
 
@@ -187,7 +227,9 @@ def test_an_opened_sample_is_whole_and_knows_its_place():
 
 def known_later(widget, monkeypatch, position):
     """What the widget says once it is known, after it has said what the sample is."""
-    monkeypatch.setattr("memowidgets.widgets.inspector.in_background", lambda job, _name: job())
+    monkeypatch.setattr(
+        "memowidgets.widgets.inspector.in_background", lambda job, _name: job()
+    )
     asked = {"request": "r", "position": position, "known": True}
     (opened, _), (known, _) = say_all(widget, "detail", **asked)
     assert [one["type"] for one in (opened, known)] == ["opened", "known"]
@@ -196,7 +238,9 @@ def known_later(widget, monkeypatch, position):
 
 
 def test_what_a_source_knows_comes_later(monkeypatch):
-    widget = SampleInspector(["first", "second"], detail=lambda i: detail_of(i, 2, 2, 3))
+    widget = SampleInspector(
+        ["first", "second"], detail=lambda i: detail_of(i, 2, 2, 3)
+    )
     known = known_later(widget, monkeypatch, 1)["known"]
     assert len(known["scores"]) == 3
     assert known["neighbours"][0]["text"] in ("first", "second")
@@ -204,9 +248,16 @@ def test_what_a_source_knows_comes_later(monkeypatch):
 
 def test_a_filter_has_the_samples_whose_label_looks_wrong_or_that_are_on_the_line():
     guesses, labels = np.array([0, 1, 1, 0, 2]), np.array([0, 0, 1, 1, -1])
-    scores, errors = np.array([0.0, 0.1, 0.5, -0.3, 0.02]), np.array([0.1, 0.05, 0.1, 0.2, 0.01])
+    scores, errors = (
+        np.array([0.0, 0.1, 0.5, -0.3, 0.02]),
+        np.array([0.1, 0.05, 0.1, 0.2, 0.01]),
+    )
     widget = SampleInspector(
-        list("abcde"), scores, labels=labels, errors=errors, probabilities=np.eye(3)[guesses]
+        list("abcde"),
+        scores,
+        labels=labels,
+        errors=errors,
+        probabilities=np.eye(3)[guesses],
     )
     assert widget._rows.filters == (
         "flagged", "left alone", "label looks wrong", "on the line", "all",
@@ -233,10 +284,14 @@ def test_a_class_has_the_name_of_a_short_option_and_else_its_letter():
     widget = SampleInspector(rows, [0.1, 0.2], probabilities=[[0.2, 0.8], [0.9, 0.1]],
                              class_names=["A", "B"], detail=lambda p: detail_of(p, 2))  # fmt: skip
     items = page_of(widget, filter="all")["items"]
-    assert [(item["label"], item["guess"]) for item in items] == [("heart", "B"), ("bone", "skin")]
+    assert [(item["label"], item["guess"]) for item in items] == [
+        ("heart", "B"),
+        ("bone", "skin"),
+    ]
     said = say(widget, "decide", positions=[1], decision="relabel", to=0)
     assert said["text"] == "p1: bone → skin."
-    assert widget.decisions["to"].tolist() == ["A"]  # files name the class as the data do
+    # files name the class as the data do
+    assert widget.decisions["to"].tolist() == ["A"]
     assert page_of(widget, filter="all")["items"][1]["to"] == "skin"
 
 
@@ -262,7 +317,9 @@ def test_two_inspectors_share_a_log_and_a_closed_one_hears_no_more():
 
 def test_long_class_names_are_cut_and_long_options_say_so():
     long = "x" * 1_000_000
-    rows = [{"question": "Which?", "choices": ["a", "b" * 50_003], "answer": 0, "id": "1"}]
+    rows = [
+        {"question": "Which?", "choices": ["a", "b" * 50_003], "answer": 0, "id": "1"}
+    ]
     with_long = SampleInspector(rows * 3, class_names=["A", long], labels=[1, 0, 1],
                                 ids=["1", "2", "3"])  # fmt: skip
     content = page_of(with_long)
@@ -277,14 +334,18 @@ def test_withheld_samples_say_so_once_above_all():
     rows = [{"id": f"q{i}", "label": i % 2, "hint": "data=…"} for i in range(6)]
     widget = SampleInspector(rows, [0.1] * 6)
     content = page_of(widget)
-    assert content["notice"] == "The samples are not at hand: open the audit with data=…"
+    assert (
+        content["notice"] == "The samples are not at hand: open the audit with data=…"
+    )
     assert {item["text"] for item in content["items"]} == {""}
 
 
 def test_a_choice_of_the_page_is_not_sent_back(monkeypatch):
     """It would come while the next choice waits to be saved, and undo it."""
     widget, sent = SampleInspector(["a", "b", "c"]), []
-    monkeypatch.setattr(type(widget), "_send", lambda _, message, **__: sent.append(message))
+    monkeypatch.setattr(
+        type(widget), "_send", lambda _, message, **__: sent.append(message)
+    )
     widget.set_state({"selected": 2, "page": 0, "filter": "all", "sort": "order"})
     assert widget.selected == 2
     assert [name for message in sent for name in message["state"]] == []

@@ -94,7 +94,9 @@ def test_the_open_sample_follows_the_keyboard_from_page_to_page(widget_page):
     page.locator(".mw-near").nth(5).wait_for()
     assert "log-LiRA" in page.locator(".mw-lira-legend").inner_text()
     images.screenshots("inspector-open-image", of=".mw-inspector")
-    page.locator(".mw-opened").focus()  # where it was before Lab changed its theme for pictures
+    page.locator(
+        ".mw-opened"
+    ).focus()  # where it was before Lab changed its theme for pictures
     page.keyboard.press("Escape")
     assert focused(page) == second
     page.keyboard.press("j")
@@ -120,7 +122,9 @@ def test_the_open_sample_follows_the_keyboard_from_page_to_page(widget_page):
 def a_key_held_down_asks_for_few_samples_and_ends_on_the_last(images):
     page = images.page
     asked = []
-    images.names["inspector"].on_msg(lambda _, content, __: asked.append(content["type"]))
+    images.names["inspector"].on_msg(
+        lambda _, content, __: asked.append(content["type"])
+    )
     page.locator(".mw-models").wait_for()
     cards(page).first.focus()
     for _ in range(11):
@@ -151,7 +155,8 @@ def decisions_by_key_and_button_are_saved_and_undone(images):
     page.keyboard.press("r")
     said(page, f"{name} is to be removed.")
     first.locator(".mw-made-remove").wait_for()
-    assert focused(page) == cards(page).nth(1).get_attribute("data-position")  # it goes on
+    # it goes on
+    assert focused(page) == cards(page).nth(1).get_attribute("data-position")
     assert images.python("(run.path / 'decisions.csv').read_text()") == (
         f'"id","decision","note"\n"{name}","remove",""\n'
     )
@@ -169,7 +174,9 @@ def decisions_by_key_and_button_are_saved_and_undone(images):
     page.keyboard.press("Control+z")
     page.locator("[class*=mw-made-]").first.wait_for(state="detached")
     assert kept(images) == {}
-    assert not page.get_by_role("button", name="Anonymise").is_visible()  # these are images
+    assert not page.get_by_role(
+        "button", name="Anonymise"
+    ).is_visible()  # these are images
     page.keyboard.press("a")
     said(page, "Only texts can be anonymised")
 
@@ -202,7 +209,9 @@ def several_are_selected_and_decided_on_at_once(images):
     page.locator(".mw-decide").get_by_text("for the 5 selected").wait_for()
     page.get_by_role("button", name="Remove").click()
     said(page, "5 of 5 samples changed")
-    worst = images.python("[data.ids[i] for i in np.argsort(scores, kind='stable')[:5].tolist()]")
+    worst = images.python(
+        "[data.ids[i] for i in np.argsort(scores, kind='stable')[:5].tolist()]"
+    )
     assert set(kept(images)) == set(map(str, worst))
     assert page.locator(".mw-card[aria-checked]").count() == 0
     page.get_by_text("5 of 22 decided").wait_for()
@@ -230,7 +239,9 @@ SHOWN = "inspectors[{i}] = SampleInspector(np.stack([image(shapes[{i}], k) for k
 def test_every_image_shows_its_own_pixels(widget_page):
     cells = [f"{SHOWN.format(i=i)}\ninspectors[{i}]" for i in range(4)]
     notebook = widget_page([COLOURS, *cells], height=2600)
-    notebook.page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 24")
+    notebook.page.wait_for_function(
+        "() => document.querySelectorAll('.mw-card').length === 24"
+    )
     shown = notebook.page.locator(".mw-cards .mw-image")
     assert shown.count() == 24
     for i in range(24):
@@ -242,7 +253,9 @@ def test_every_image_shows_its_own_pixels(widget_page):
         if kind < 3:  # the largest are made smaller, which mixes neighbours
             assert (pixels[1, 1] == 250 - corner).all(), (kind, corner)
     notebook.page.locator(".mw-card").nth(13).click()
-    opened = notebook.page.locator(".mw-inspector").nth(2).locator(".mw-sample .mw-image")
+    opened = (
+        notebook.page.locator(".mw-inspector").nth(2).locator(".mw-sample .mw-image")
+    )
     assert (pixels_of(opened)[-2, -2] == 10).all()
 
 
@@ -276,7 +289,10 @@ def test_a_late_answer_takes_nothing_from_what_was_marked_and_opened_since(widge
     images = widget_page([IMAGES])
     page, inspector, held = images.page, images.names["inspector"], []
     page.wait_for_selector(".mw-card")
-    inspector._reply, answer = lambda *asked, **more: held.append((asked, more)), inspector._reply
+    inspector._reply, answer = (
+        lambda *asked, **more: held.append((asked, more)),
+        inspector._reply,
+    )
     cards(page).first.click()
     page.keyboard.press("k")
     images.eventually("len(log.table())", 1)
@@ -328,7 +344,8 @@ def a_sample_is_relabelled_by_keyboard_and_several_by_a_list(questions):
     other.select_option(value="0")
     page.locator(".mw-apply").click()
     questions.eventually(f"list({made}.values())", ["A"])
-    stands(page, f"{wrong[0] + 2} of 9")  # where the answer leads: it would close the next list
+    # where the answer leads: it would close the next list
+    stands(page, f"{wrong[0] + 2} of 9")
     for i in (3, 4):
         cards(page).nth(i).locator(".mw-mark").click()
     relabel.click()
@@ -352,24 +369,38 @@ def hostile_texts_ids_and_class_names_stay_text(questions):
         stands(page, f"{position + 1} of 9")
         page.locator(".mw-lira").wait_for()
         assert page.locator(".mw-inspector script, .mw-inspector img").count() == 0
-        assert page.locator(".mw-opened-body b, .mw-card b").filter(has_text="ward").count() == 0
+        assert (
+            page.locator(".mw-opened-body b, .mw-card b")
+            .filter(has_text="ward")
+            .count()
+            == 0
+        )
         box = page.locator(".mw-inspector").bounding_box()
         for part in page.locator(".mw-opened-body, .mw-decide, .mw-list-box").all():
             inside = part.bounding_box()
             assert inside["x"] + inside["width"] <= box["x"] + box["width"] + 1
         if position == 1:
-            page.locator(".mw-whole-id").get_by_text("⟨U+202E⟩gpj.evil⟨U+000A⟩id").wait_for()
+            page.locator(".mw-whole-id").get_by_text(
+                "⟨U+202E⟩gpj.evil⟨U+000A⟩id"
+            ).wait_for()
         if position == 4:
-            assert "⟨U+202E⟩right to left override" in page.locator(".mw-sample").inner_text()
+            assert (
+                "⟨U+202E⟩right to left override"
+                in page.locator(".mw-sample").inner_text()
+            )
             questions.screenshots("inspector-open-question", of=".mw-inspector")
     cards(page).nth(1).click()
     page.keyboard.press("r")
     cards(page).nth(1).locator(".mw-made-remove").wait_for()
     notes = "['<img src=x onerror=alert(1)>\\u202e\\u200b<script>alert(2)</script>', 'x' * 4000]"
-    questions.python(f"[log.decide([names[i]], None, n) for i, n in enumerate({notes})]")
+    questions.python(
+        f"[log.decide([names[i]], None, n) for i, n in enumerate({notes})]"
+    )
     tag = cards(page).nth(0).locator(".mw-made[title]")
     tag.wait_for()
-    assert tag.get_attribute("title").startswith("<img src=x onerror=alert(1)>⟨U+202E⟩⟨U+200B⟩<scr")
+    assert tag.get_attribute("title").startswith(
+        "<img src=x onerror=alert(1)>⟨U+202E⟩⟨U+200B⟩<scr"
+    )
     box = page.locator(".mw-inspector").bounding_box()
     assert cards(page).nth(1).bounding_box()["width"] < box["width"]
     assert page.locator(".mw-inspector script, .mw-inspector img").count() == 0

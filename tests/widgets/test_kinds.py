@@ -63,13 +63,20 @@ def test_a_rare_category_is_as_far_as_its_frequency_says():
     wards = np.array(["A"] * 99 + ["B"], dtype=object)
     ages = np.concatenate([np.arange(99.0), [49.5 + 9 * np.arange(99).std()]])
     of = UsualValues({"age": ages, "ward": wards}, None).of
-    assert [value.name for value in of(99)] == ["ward", "age"]  # √99 ≈ 9.9 against less than 9
+    # √99 ≈ 9.9 against less than 9
+    assert [value.name for value in of(99)] == [
+        "ward",
+        "age",
+    ]
     assert of(99)[0].usual == "A"
     assert [value.name for value in of(0)] == ["age", "ward"]
 
 
 def test_a_constant_or_empty_class_is_no_problem():
-    columns = {"a": np.array([1.0, 1.0, np.nan]), "b": np.array([None, None, "x"], dtype=object)}
+    columns = {
+        "a": np.array([1.0, 1.0, np.nan]),
+        "b": np.array([None, None, "x"], dtype=object),
+    }
     found = UsualValues(columns, np.array([0, 0, 1])).of
     assert [(v.value, v.usual) for v in found(0)] == [("1", "1"), ("", "missing")]
     assert [(v.value, v.usual) for v in found(2)] == [("", "missing"), ("x", "x")]
@@ -81,11 +88,20 @@ def test_a_row_travels_as_text_with_its_label_and_the_likeliest_classes(table):
     content = page_of(inspector)
     item = content["items"][4]
     assert content["kind"] == "table"
-    assert item["values"][0] == {"name": "age", "value": "90", "usual": item["values"][0]["usual"]}
+    assert item["values"][0] == {
+        "name": "age",
+        "value": "90",
+        "usual": item["values"][0]["usual"],
+    }
     assert item["label"] == str(table.labels[4])
     [item] = page_of(inspector, open=4)["open"]
-    likeliest = [(one["name"], one["probability"], one["label"]) for one in item["likeliest"]]
-    assert likeliest == [("0", 0.7, table.labels[4] == 0), ("1", 0.3, table.labels[4] == 1)]
+    likeliest = [
+        (one["name"], one["probability"], one["label"]) for one in item["likeliest"]
+    ]
+    assert likeliest == [
+        ("0", 0.7, table.labels[4] == 0),
+        ("1", 0.3, table.labels[4] == 1),
+    ]
     assert [one["canary"] for one in content["items"]] == table.canaries[:24].tolist()
     found = page_of(inspector, search="age: 90")
     assert [one["position"] for one in found["items"]] == [4]
@@ -94,7 +110,9 @@ def test_a_row_travels_as_text_with_its_label_and_the_likeliest_classes(table):
 
 
 def test_a_text_travels_with_five_likeliest_of_many_classes():
-    texts = TextDataset.from_texts([f"text {i}" for i in range(77)], np.arange(77), NAMES)
+    texts = TextDataset.from_texts(
+        [f"text {i}" for i in range(77)], np.arange(77), NAMES
+    )
     probabilities = np.random.default_rng(0).dirichlet(np.ones(77), 77)
     texts = texts.with_canaries(5)
     inspector = SampleInspector(texts, np.zeros(77), probabilities=probabilities)
@@ -112,11 +130,18 @@ def test_a_text_travels_with_five_likeliest_of_many_classes():
 def test_a_frame_is_shown_as_a_table_and_one_of_questions_as_questions():
     inspector = SampleInspector(frame().assign(when=pd.Timestamp(0)), np.zeros(N))
     item = page_of(inspector)["items"][0]
-    assert {value["name"] for value in item["values"]} == {"age", "ward", "pressure", "when"}
+    assert {value["name"] for value in item["values"]} == {
+        "age",
+        "ward",
+        "pressure",
+        "when",
+    }
     assert item["label"] == "0"
     records = [{"question": "Why?", "choices": ["a", "b"], "answer": 0}]
     inspector = SampleInspector(pd.DataFrame(records))
     assert page_of(inspector)["kind"] == "mcq"
-    audit = mw.Audit.from_arrays(frame()["label"], frame()[["age", "pressure"]], samples=frame())
+    audit = mw.Audit.from_arrays(
+        frame()["label"], frame()[["age", "pressure"]], samples=frame()
+    )
     assert isinstance(audit.data, TableDataset)
     assert list(audit.data.columns) == ["age", "ward", "pressure"]

@@ -42,7 +42,10 @@ rows
 def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(widget_page):
     notebook = widget_page([TEXTS, TABLE])
     page = notebook.page
-    texts, rows = page.locator(".mw-inspector").nth(0), page.locator(".mw-inspector").nth(1)
+    texts, rows = (
+        page.locator(".mw-inspector").nth(0),
+        page.locator(".mw-inspector").nth(1),
+    )
     texts.locator(".mw-card").first.wait_for()
     rows.locator(".mw-card").first.wait_for()
 
@@ -63,7 +66,9 @@ def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(widge
     first, second = rows.locator(".mw-card").nth(0), rows.locator(".mw-card").nth(1)
     assert second.locator(".mw-prose").text_content().startswith("column 7 50, ")
     assert (
-        first.locator(".mw-prose").text_content().startswith("<b>ward</b> <img src=x onerror=alert")
+        first.locator(".mw-prose")
+        .text_content()
+        .startswith("<b>ward</b> <img src=x onerror=alert")
     )
     notebook.screenshots("inspector-rows", of=rows)
     second.click()
@@ -71,7 +76,9 @@ def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(widge
     opened.locator(".mw-where").get_by_text("2 of 40").wait_for()
     values = opened.locator(".mw-values li")
     values.nth(9).wait_for()  # a card has eight of the ten
-    assert values.locator("> :last-child").first.text_content().startswith("50 (usually")
+    assert (
+        values.locator("> :last-child").first.text_content().startswith("50 (usually")
+    )
     assert page.locator(".mw-inspector img, .mw-inspector script").count() == 0
 
 
@@ -175,14 +182,18 @@ def test_the_layout_holds_whatever_the_samples_are(widget_page):
             page.set_viewport_size({"width": width, "height": 780})
             shown.wait_until_idle()
             assert page.evaluate(SPILT) == [], (kind, width)
-            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert (
+                page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            )
             name = f"bad-{kind.replace(' ', '-')}"
             shown.screenshots(name, of=".mw-inspector", widths=[width])
         if kind == "none flagged":
             page.locator('[data-filter="all"]').click()
             page.locator(".mw-card").first.wait_for()
         if kind == "sentences":
-            page.locator(".mw-other").click()  # every class is offered, whatever its name
+            page.locator(
+                ".mw-other"
+            ).click()  # every class is offered, whatever its name
             assert page.evaluate(SPILT) == []
         if kind == "1 by 1000":
             page.add_style_tag(content=".mw-choices { width: 3000px; }")

@@ -13,7 +13,9 @@ def test_both_lists_have_the_same_messages_of_a_page_with_the_same_parts(monkeyp
     for name in ("Pick", "Part"):  # they are parts of others
         monkeypatch.setitem(LISTED, name, getattr(messages, name))
     here = [kind for kind in vars(messages).values() if is_typeddict(kind)]
-    assert {kind.__name__ for kind in get_args(FromPage)} < {kind.__name__ for kind in here}
+    assert {kind.__name__ for kind in get_args(FromPage)} < {
+        kind.__name__ for kind in here
+    }
     assert [kind.__name__ for kind in get_args(FromPage)] == SENT["FromPage"]
     for kind in here:
         optional = {f"[{part}]" if part in kind.__optional_keys__ else part: of
@@ -21,21 +23,36 @@ def test_both_lists_have_the_same_messages_of_a_page_with_the_same_parts(monkeyp
         spelled = SPELLED[kind.__name__]
         assert optional.keys() == spelled.keys()
         for part, of in optional.items():
-            assert of in (read(spelled[part], int), read(spelled[part])), (kind.__name__, part)
+            assert of in (read(spelled[part], int), read(spelled[part])), (
+                kind.__name__,
+                part,
+            )
 
 
 def test_every_message_of_a_page_is_heard():
     kinds = {kind for of in get_args(FromPage) for kind in get_args(fields(of)["type"])}
-    heard = {name.removeprefix("_hear_") for name in dir(Dashboard) if name.startswith("_hear_")}
+    heard = {
+        name.removeprefix("_hear_")
+        for name in dir(Dashboard)
+        if name.startswith("_hear_")
+    }
     assert heard == kinds
     assert {"page", "detail", "decide"} <= {
-        name.removeprefix("_hear_") for name in dir(SampleInspector) if name.startswith("_hear_")
+        name.removeprefix("_hear_")
+        for name in dir(SampleInspector)
+        if name.startswith("_hear_")
     }
 
 
 def test_what_a_dashboard_says_and_keeps_in_traits_is_listed(opened):
     dashboard, _ = opened(n=60, seconds=0)
-    shown = {"tau": 0.1, "filter": "all", "sort": "risk", "decision": "any", "search": "a"}
+    shown = {
+        "tau": 0.1,
+        "filter": "all",
+        "sort": "risk",
+        "decision": "any",
+        "search": "a",
+    }
     for kind, content in (
         ("page", {"request": "1", "page": 0, **shown}),
         ("detail", {"request": "2", "position": 3, "known": False, **shown}),
@@ -46,7 +63,8 @@ def test_what_a_dashboard_says_and_keeps_in_traits_is_listed(opened):
         ("log_lira", {"version": dashboard.get_state()["_data"]["version"]}),
         ("address", {"text": '{"tau": 0.2}'}),
     ):
-        assert say_all(dashboard, kind, **content), kind  # each is compared with the list
+        # each is compared with the list
+        assert say_all(dashboard, kind, **content), kind
     dashboard.comparing = [dashboard.get_state()["_beside"]]
     assert dashboard.wait(30)
     kept = dashboard.get_state()
@@ -54,7 +72,11 @@ def test_what_a_dashboard_says_and_keeps_in_traits_is_listed(opened):
               "_compared": "Compared"}  # fmt: skip
     parts = [(kept[name], LISTED[kind]) for name, kind in traits.items()]
     parts += [(one, LISTED["Area"]) for one in kept["_compared"]["areas"]]
-    parts += [(one, LISTED["Picked"]) for choices in kept["_choices"].values() for one in choices]
+    parts += [
+        (one, LISTED["Picked"])
+        for choices in kept["_choices"].values()
+        for one in choices
+    ]
     for value, kind in parts:
         assert mismatch(value, kind, kind.__name__) == ""
         assert value.keys() == fields(kind).keys()

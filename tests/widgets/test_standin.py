@@ -18,14 +18,17 @@ EVIL = "</svg><script>document.body.remove()</script>"
 
 def scored(n: int = 400, seed: int = 0, **changes) -> Scored:
     scores, errors, log_lira = scores_like_psmi(n, seed=seed)
-    return replace(Scored(np.arange(n), scores, errors, log_lira, title="PSMI"), **changes)
+    return replace(
+        Scored(np.arange(n), scores, errors, log_lira, title="PSMI"), **changes
+    )
 
 
 def drawn(drawing: str) -> dict[str, list[tuple[float, float]]]:
     """Where dots begin, by what they are."""
     return {
         path.get("class").removeprefix("mw-still-"): [
-            (float(x), float(y)) for x, y in re.findall(r"M([\d.]+) ([\d.]+)", path.get("d"))
+            (float(x), float(y))
+            for x, y in re.findall(r"M([\d.]+) ([\d.]+)", path.get("d"))
         ]
         for path in ET.fromstring(drawing).findall(".//{*}path")
     }
@@ -44,10 +47,14 @@ def test_each_sample_is_a_dot_on_its_side_of_line_and_threshold(tau):
     }
     ((_, line),) = found["line"]
     assert all(y < line for name in ("found", "missed") for _, y in there[name])
-    assert all(y > line for name in ("flagged_only", "left_alone") for _, y in there[name])
+    assert all(
+        y > line for name in ("flagged_only", "left_alone") for _, y in there[name]
+    )
     if tau == 0:  # an edge of a column, so that no column is on both sides
         x = found["tau"][0][0]
-        assert all(at < x for name in ("found", "flagged_only") for at, _ in there[name])
+        assert all(
+            at < x for name in ("found", "flagged_only") for at, _ in there[name]
+        )
         assert all(at > x for name in ("missed", "left_alone") for at, _ in there[name])
 
 
@@ -71,10 +78,14 @@ def test_many_samples_are_bars_that_say_their_scale():
     assert len(drawing) < 20_000
 
 
-@pytest.mark.parametrize("scores", [[0.5], [0.5] * 9, [0.0, 0.0], [-1e-300, 1e300], [-5e-324, 0.0]])
+@pytest.mark.parametrize(
+    "scores", [[0.5], [0.5] * 9, [0.0, 0.0], [-1e-300, 1e300], [-5e-324, 0.0]]
+)
 def test_few_and_equal_and_far_scores_are_drawn(scores):
     values = np.array(scores)
-    some = Scored(np.arange(len(values)), values, log_lira=np.linspace(9, 0, len(values)))
+    some = Scored(
+        np.arange(len(values)), values, log_lira=np.linspace(9, 0, len(values))
+    )
     for rule in (0.0, values.min(), None):
         ET.fromstring(dots(some, rule, 4.0))
         assert "nan" not in dots(some, rule, 4.0)
@@ -92,7 +103,11 @@ def test_the_sentences_count_as_scored_does():
     log_lira = np.where(np.arange(400) % 7 == 0, np.nan, scored().log_lira)
     some = scored(log_lira=log_lira)
     judged = some.only(some.judged).counts(0.0, 4.0)
-    numbers = [int(one) for text in sentences(some, 0.0, 4.0) for one in re.findall(r"\d+", text)]
+    numbers = [
+        int(one)
+        for text in sentences(some, 0.0, 4.0)
+        for one in re.findall(r"\d+", text)
+    ]
     memorized = judged["found"] + judged["missed"]
     flagged = judged["flagged"], judged["n"]
     assert numbers == [*flagged, judged["found"], memorized, judged["flagged_only"]]

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 _SIZES = (4, 8, 16, 32, 64, 128, 256)
-_BAND = {0.05: "_low", 0.95: "_high"}  # quantiles of the draws, and the ends of their names
+# quantiles of the draws, and the ends of their names
+_BAND = {
+    0.05: "_low",
+    0.95: "_high",
+}
 _FEWEST = 4  # shadow models of a subset
 _SPLITS = 4  # into halves; one alone adds noise of its own
 _Z = 1.96  # of a 95 % interval
@@ -53,25 +57,32 @@ class MemorizationComparison:
     spearman: pd.DataFrame
     note: str = ""
 
-    def figure(self, x: str = "counterfactual", y: str = "attack_success_rate") -> alt.LayerChart:
+    def figure(
+        self, x: str = "counterfactual", y: str = "attack_success_rate"
+    ) -> alt.LayerChart:
         """Return a scatter plot of two definitions (paper, Appendix C)."""
         from memowidgets.charts import memorization_scatter
 
         return memorization_scatter(self.values, x, y)
 
     def _repr_html_(self) -> str:
-        table = self.spearman.to_html(float_format="{:.3f}".format, index=False, na_rep="–")
+        table = self.spearman.to_html(
+            float_format="{:.3f}".format, index=False, na_rep="–"
+        )
         return f"{table}<p>{self.note}</p>"
 
 
-def compare_memorization(evidence: Evidence, checkpoint: str | float) -> MemorizationComparison:
+def compare_memorization(
+    evidence: Evidence, checkpoint: str | float
+) -> MemorizationComparison:
     """Compare the definitions of memorisation, as `Audit.compare_memorization` describes."""
     record = evidence.names.record(checkpoint)
     _, members, gaps, _ = member_gaps(evidence, record.name)
     target, others = evidence.target_gaps(record), None
     m, n, pairs = len(gaps), len(target), evidence.shadows.are_pairs
     of_others = evidence.gaps_of_others(record)
-    if of_others is not None:  # RMIA compares with them, else with the members themselves
+    # RMIA compares with them, else with the members themselves
+    if of_others is not None:
         shadows, columns = evidence.shadows.read(record.name), evidence.other_columns
         gaps = np.hstack([gaps, shadows.gaps[:, columns]])
         members = np.hstack([members, shadows.members[:, columns]])
@@ -89,14 +100,22 @@ def compare_memorization(evidence: Evidence, checkpoint: str | float) -> Memoriz
         }
         return pd.DataFrame(table, pd.Index(evidence.members, name="id"))
 
-    values, size, rng = by(slice(None)).dropna(), _half(m, pairs=pairs), np.random.default_rng(0)
+    values, size, rng = (
+        by(slice(None)).dropna(),
+        _half(m, pairs=pairs),
+        np.random.default_rng(0),
+    )
     if len(values) < 2:
         raise ValueError(
             f"{m} shadow models are too few: fewer than two samples have a value in every "
             "definition. Train more shadow models"
         )
     n_splits = _SPLITS if m >= 2 * _FEWEST else 0
-    halves = [by(half) for _ in range(n_splits) for half in disjoint(rng, m, size, pairs=pairs)]
+    halves = [
+        by(half)
+        for _ in range(n_splits)
+        for half in disjoint(rng, m, size, pairs=pairs)
+    ]
     known = pd.concat(halves, axis=1).dropna().index if halves else values.index[:0]
     if len(known) > 1:
         table = _spearman([half.loc[known] for half in halves])
@@ -104,7 +123,9 @@ def compare_memorization(evidence: Evidence, checkpoint: str | float) -> Memoriz
         note += f"with the mean over {_SPLITS} ways to split them. Noise makes ρ too low: it can't "
         note += "exceed the geometric mean of both reliabilities."
     else:
-        table = _spearman([values, values]).assign(reliability_a=np.nan, reliability_b=np.nan)
+        table = _spearman([values, values]).assign(
+            reliability_a=np.nan, reliability_b=np.nan
+        )
         note = f"Both definitions of a pair are from the same {m} shadow models and share their "
         note += "noise, so ρ is too high, and their reliability is unknown."
     note += " log-LiRA and RMIA share the target's gap."
@@ -119,13 +140,16 @@ def _spearman(halves: list[pd.DataFrame]) -> pd.DataFrame:
     """
     n, names = len(halves[0]), halves[0].columns
     k, splits = len(names), zip(halves[::2], halves[1::2], strict=True)
-    together = (pd.DataFrame(np.hstack(split)).corr(method="spearman") for split in splits)
+    together = (
+        pd.DataFrame(np.hstack(split)).corr(method="spearman") for split in splits
+    )
     rho = np.mean([found.to_numpy()[:k, k:] for found in together], axis=0)
     rho = (rho + rho.T) / 2
     z = np.arctanh(np.clip(rho, -_ALMOST, _ALMOST))
     error = _Z * np.sqrt((1 + rho**2 / 2) / max(n - 3, 1))
     known = np.maximum(np.diagonal(rho), 0.0)
-    reliable = 2 * known / (1 + known)  # of twice as many shadow models (Spearman and Brown)
+    # of twice as many shadow models (Spearman and Brown)
+    reliable = 2 * known / (1 + known)
     i, j = np.array([*combinations(range(k), 2)]).T
     return pd.DataFrame(
         {
@@ -141,18 +165,28 @@ def _spearman(halves: list[pd.DataFrame]) -> pd.DataFrame:
     )
 
 
-def shadow_curve(evidence: Evidence, found: Scored, eta: float, repeats: int) -> pd.DataFrame:
+def shadow_curve(
+    evidence: Evidence, found: Scored, eta: float, repeats: int
+) -> pd.DataFrame:
     """Compare disjoint subsets of the shadow models, as `Audit.shadow_curve` describes."""
     whole_number("repeats", repeats, 1)
     record, eta = evidence.names.record("final"), real_number("eta", eta)
     _, members, gaps, _ = member_gaps(evidence, record.name)
-    target, pairs, m = evidence.target_gaps(record), evidence.shadows.are_pairs, len(gaps)
+    target, pairs, m = (
+        evidence.target_gaps(record),
+        evidence.shadows.are_pairs,
+        len(gaps),
+    )
     most = _half(m, pairs=pairs)
     if most < _FEWEST:
-        raise ValueError(f"there are {m} shadow models; train {2 * _FEWEST}, to compare halves")
+        raise ValueError(
+            f"there are {m} shadow models; train {2 * _FEWEST}, to compare halves"
+        )
 
     def log_lira(shadows: NDArray[np.int64] | slice) -> Floats:
-        found: Floats = memorization.log_lira(gaps[shadows], members[shadows], target, VARIANCE)
+        found: Floats = memorization.log_lira(
+            gaps[shadows], members[shadows], target, VARIANCE
+        )
         return found
 
     known, rng = int((~np.isnan(log_lira(slice(None)))).sum()), np.random.default_rng(0)
@@ -195,14 +229,18 @@ def _subsets(
     union = int((here | there).sum())
     between = {
         "overlap": float((here & there).sum() / union) if union else np.nan,
-        "agreement": float(pd.Series(one[both]).corr(pd.Series(other[both]), method="spearman")),
+        "agreement": float(
+            pd.Series(one[both]).corr(pd.Series(other[both]), method="spearman")
+        ),
     }
     rows = []
     for values in (one, other):
         has_one = ~np.isnan(values[found.positions])
         memorized = values[found.positions][has_one] >= eta
         one_kind = memorized.all() or not memorized.any()
-        auc = np.nan if one_kind else evaluation.roc(found.scores[has_one], memorized).auc
+        auc = (
+            np.nan if one_kind else evaluation.roc(found.scores[has_one], memorized).auc
+        )
         share = (values >= eta).sum() / max((~np.isnan(values)).sum(), 1)
         rows.append({"auc": auc, "memorized": float(share * known), **between})
     return rows

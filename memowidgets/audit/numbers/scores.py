@@ -39,7 +39,13 @@ from memowidgets.audit.numbers.truth import (
     truly_memorized,
     truth_needs,
 )
-from memowidgets.checks import check_finite, real_number, real_numbers, several, warn_user
+from memowidgets.checks import (
+    check_finite,
+    real_number,
+    real_numbers,
+    several,
+    warn_user,
+)
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
 from memowidgets.files import digest
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
@@ -142,9 +148,14 @@ class NamedScore:
         """Return the scores, computed anew."""
         if self.of_evidence is not None:
             return self.of_evidence(asked)
-        evidence, of_layer = asked.evidence, cast("Callable[..., Scored]", self.of_layer)
+        evidence, of_layer = (
+            asked.evidence,
+            cast("Callable[..., Scored]", self.of_layer),
+        )
         held = evidence.of_pass(asked.record, LAYER + asked.layer)
-        (asked.progress or Progress()).report(0, 1, f"computing scores at {asked.layer}")
+        (asked.progress or Progress()).report(
+            0, 1, f"computing scores at {asked.layer}"
+        )
 
         def of(states: Any) -> Scored:
             return of_layer(states, evidence.labels, int(evidence.manifest["seed"]))
@@ -160,8 +171,12 @@ class NamedScore:
 
 
 def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
-    rows = np.flatnonzero(np.bincount(labels)[labels] > 1)  # it needs a deviation of each class
-    x, y = states if len(rows) == len(labels) else states[like(states, rows)], labels[rows]
+    # it needs a deviation of each class
+    rows = np.flatnonzero(np.bincount(labels)[labels] > 1)
+    x, y = (
+        states if len(rows) == len(labels) else states[like(states, rows)],
+        labels[rows],
+    )
     if len(np.unique(y)) < 2:
         n = f"{len(rows)} of {len(labels)} members share their class with another"
         raise ValueError(f"PSMI needs two classes of two members or more: {n}")
@@ -213,7 +228,8 @@ def _rank(*parts: str) -> Callable[[Asked], Scored]:
 
     def mean_of(asked: Asked) -> Scored:
         found = [asked.of(part) for part in parts]
-        rows = min((one.positions for one in found), key=len)  # PSMI leaves out small classes
+        # PSMI leaves out small classes
+        rows = min((one.positions for one in found), key=len)
         values = [one.scores[np.searchsorted(one.positions, rows)] for one in found]
         notes = dict.fromkeys(note for one in found for note in one.notes)
         return Scored(rows, mean_rank(np.stack(values)), notes=tuple(notes))
@@ -235,15 +251,20 @@ SCORES: dict[str, NamedScore] = {
     "logit_gap": NamedScore(of_evidence=_logit_gap, needs=(LOGITS,), tau=0.0),
     "mahalanobis": NamedScore(of_layer=_mahalanobis),
     "csl": NamedScore(of_evidence=_csl, needs=(TRACE,)),
-    "psmi_mean": NamedScore(of_evidence=_psmi_mean, needs=(REPRESENTATIONS, TRACE), at_each=True),
-    "psmi+csl": NamedScore(of_evidence=_rank("psmi", "csl"), needs=(REPRESENTATIONS, TRACE)),
+    "psmi_mean": NamedScore(
+        of_evidence=_psmi_mean, needs=(REPRESENTATIONS, TRACE), at_each=True
+    ),
+    "psmi+csl": NamedScore(
+        of_evidence=_rank("psmi", "csl"), needs=(REPRESENTATIONS, TRACE)
+    ),
     "baseline": NamedScore(of_evidence=_baseline, needs=(SHADOWS,), tau=-4.0),
     "reference": NamedScore(of_evidence=_reference, needs=(REFERENCES,)),
     "reference+csl": NamedScore(
         of_evidence=_rank("csl", "reference", "reference"), needs=(REFERENCES, TRACE)
     ),
     "reference+psmi+csl": NamedScore(
-        of_evidence=_rank("psmi", "csl", "reference"), needs=(REFERENCES, REPRESENTATIONS, TRACE)
+        of_evidence=_rank("psmi", "csl", "reference"),
+        needs=(REFERENCES, REPRESENTATIONS, TRACE),
     ),
 }
 BASELINE = "baseline"
@@ -280,7 +301,11 @@ def needs(evidence: Evidence, metric: str | Metric, record: Record) -> list[Need
         return truth_needs(evidence, record)
     if known.at_each:  # the passes have the losses
         return [Need("pass", one.name) for one in so_far]
-    here = [Need("pass", record.name)] if {REPRESENTATIONS, LOGITS} & {*known.needs} else []
+    here = (
+        [Need("pass", record.name)]
+        if {REPRESENTATIONS, LOGITS} & {*known.needs}
+        else []
+    )
     return here + [Need("losses", one.name) for one in so_far if TRACE in known.needs]
 
 
@@ -299,14 +324,21 @@ def is_computed(
 ) -> bool:
     """Return whether `score` answers without computing anything."""
     record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
-    known, kept = SCORES[metric], metric if SCORES[metric].of_layer is not None else "psmi"
-    if lacks_references(evidence, metric, record) or not is_defined(evidence, metric, record):
+    known, kept = (
+        SCORES[metric],
+        metric if SCORES[metric].of_layer is not None else "psmi",
+    )
+    if lacks_references(evidence, metric, record) or not is_defined(
+        evidence, metric, record
+    ):
         return False
 
     def is_there(need: Need) -> bool:
         at = evidence.checkpoints[need.checkpoint]
         if need.what == "pass" and known.uses_layer:
-            return evidence.uses_kept(at) and evidence.scores.has(kept, name, at.record, at.state)
+            return evidence.uses_kept(at) and evidence.scores.has(
+                kept, name, at.record, at.state
+            )
         return need.what == "pool" or evidence.has(need)
 
     return all(map(is_there, needs(evidence, metric, record)))
@@ -334,7 +366,9 @@ def score(
         kept_as = str(metric)
     if name_and_version is not None:
         if isinstance(metric, str):
-            raise ValueError(f"version= is for a function of your own, not for {metric!r}")
+            raise ValueError(
+                f"version= is for a function of your own, not for {metric!r}"
+            )
         own_name, version = name_and_version
         kept_as = f"own-{digest([own_name or _name_of(metric), version])}"
     found = None
@@ -347,9 +381,16 @@ def score(
                 evidence.scores.keep(kept_as, layer, record, at.state, found)
         except StoreError as error:
             warn_user(f"the scores are not kept: {error}")
-    labels, names, notes = evidence.labels[found.positions], evidence.data.class_names, found.notes
+    labels, names, notes = (
+        evidence.labels[found.positions],
+        evidence.data.class_names,
+        found.notes,
+    )
     if known.per_class:
-        notes = (*small_classes(names, np.bincount(labels, minlength=len(names))), *notes)
+        notes = (
+            *small_classes(names, np.bincount(labels, minlength=len(names))),
+            *notes,
+        )
     return replace(found, labels=labels, notes=notes)
 
 
@@ -371,8 +412,15 @@ def scored_members(
     StoreError
         If the evidence lacks something of `needs`, or of what log-LiRA needs.
     """
-    found, known = score(evidence, metric, layer, checkpoint, progress), _named_score(metric)
-    rows, right, planted = found.positions, answered_rightly(evidence), evidence.data.canaries
+    found, known = (
+        score(evidence, metric, layer, checkpoint, progress),
+        _named_score(metric),
+    )
+    rows, right, planted = (
+        found.positions,
+        answered_rightly(evidence),
+        evidence.data.canaries,
+    )
     values = member_log_lira(evidence) if truth else None
     ids = evidence.members[rows]
 
@@ -396,7 +444,11 @@ def scored_members(
 
 
 def doubt(
-    evidence: Evidence, metric: str | Metric, found: Scored, memorized: pd.Series, eta: float
+    evidence: Evidence,
+    metric: str | Metric,
+    found: Scored,
+    memorized: pd.Series,
+    eta: float,
 ) -> tuple[float, int, Floats] | None:
     """Return the arguments of `Evaluation.with_truly`, for the members in `memorized`.
 
@@ -405,11 +457,19 @@ def doubt(
     expected = truly_memorized(evidence, memorized, eta)
     if expected is None:
         return None
-    probability = probability_memorized(evidence, eta, scores=scores_by_id(evidence, metric, found))
-    return expected, evidence.n_shadows, probability.reindex(memorized.index).to_numpy(np.float64)
+    probability = probability_memorized(
+        evidence, eta, scores=scores_by_id(evidence, metric, found)
+    )
+    return (
+        expected,
+        evidence.n_shadows,
+        probability.reindex(memorized.index).to_numpy(np.float64),
+    )
 
 
-def scores_by_id(evidence: Evidence, metric: str | Metric, found: Scored) -> pd.Series | None:
+def scores_by_id(
+    evidence: Evidence, metric: str | Metric, found: Scored
+) -> pd.Series | None:
     """Return the scores that the probability of being memorised may depend on.
 
     The baseline owes its values to the shadow models, as the truth does.
@@ -430,16 +490,21 @@ def named_series(
         why = "their class has fewer than two"
         if metric == BASELINE:
             why = "they are in every shadow model or in none"
-        warn_user(f"{missing} members have no score, {why}: {listed(members[left_out], 5)}")
+        warn_user(
+            f"{missing} members have no score, {why}: {listed(members[left_out], 5)}"
+        )
     label, errors = name or _name_of(metric), found.errors
     index = pd.Index(members[found.positions], name="id")
-    values = pd.Series(found.scores.copy(), index, name=label)  # a user may write to theirs
+    # a user may write to theirs
+    values = pd.Series(found.scores.copy(), index, name=label)
     if errors is None:
         return values, None
     return values, pd.Series(errors.copy(), index, name=f"{label}_std")
 
 
-def states(evidence: Evidence, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
+def states(
+    evidence: Evidence, layer: str | int, checkpoint: str | float
+) -> NDArray[Any]:
     """Return a layer's output for each member as it is kept, which is memory-mapped."""
     record = evidence.names.record(checkpoint)
     return evidence.of_pass(record, LAYER + evidence.names.layer(layer))
@@ -498,10 +563,16 @@ def _custom(metric: Metric, asked: Asked) -> Scored:
     """Return scores by a function of the user's."""
     evidence, record = asked.evidence, asked.record
     states = np.array(evidence.of_pass(record, LAYER + asked.layer), np.float32)
-    logits = np.array(evidence.of_pass(record, "logits")) if LOGITS in evidence.kinds else None
+    logits = (
+        np.array(evidence.of_pass(record, "logits"))
+        if LOGITS in evidence.kinds
+        else None
+    )
     labels = evidence.labels.copy()
     found = metric(states, logits, labels)  # it may write to all three
-    values = real_numbers(found, "the values that the metric returned").astype(np.float64)
+    values = real_numbers(found, "the values that the metric returned").astype(
+        np.float64
+    )
     if values.shape != labels.shape:
         raise ValueError(
             f"the metric returned the shape {values.shape}; it must return one value for each "
@@ -543,8 +614,14 @@ def evaluate(
     """Compare a score with the ground truth, as `Audit.evaluate` describes."""
     found = score(evidence, metric, layer, checkpoint)
     pairs = _pairs(evidence, found, memorized_members(evidence, truth, eta))
-    notes = [*evidence.notes_at(checkpoint), *found.notes, *notes_on_zero(metric, found)]
-    notes += notes_on_truth(evidence, truth, len(evidence.members) - len(pairs), "member")
+    notes = [
+        *evidence.notes_at(checkpoint),
+        *found.notes,
+        *notes_on_zero(metric, found),
+    ]
+    notes += notes_on_truth(
+        evidence, truth, len(evidence.members) - len(pairs), "member"
+    )
     if metric == BASELINE and is_log_lira(truth):
         notes.append(SHARED_NOISE)
     columns = pairs["score"].to_numpy(), pairs["memorized"].to_numpy()
@@ -569,7 +646,10 @@ def notes_on_truth(
     of_shape = notes_on_shape(evidence) if is_log_lira(truth) else ()
     if not left_out:
         return of_shape
-    are, have = verb(left_out, f"{what} is", f"{what}s are"), verb(left_out, "it has", "they have")
+    are, have = (
+        verb(left_out, f"{what} is", f"{what}s are"),
+        verb(left_out, "it has", "they have"),
+    )
     said = f"{left_out} {are} left out: {have} no score or no ground truth"
     return (*of_shape, Note("left out", said, n=left_out))
 
@@ -598,13 +678,17 @@ def pick_candidates(
     chosen = [chosen] if isinstance(chosen, str) else several("metrics", chosen)
     records, made, found = evidence.names.some_records(checkpoints), set[Need](), []
     for record, metric in product(records, chosen):
-        if (by_default or len(records) > 1) and not is_defined(evidence, metric, record):
+        if (by_default or len(records) > 1) and not is_defined(
+            evidence, metric, record
+        ):
             continue
         wanted = needs(evidence, metric, record)
         missing = {need for need in wanted if not evidence.has(need)} - made
         elsewhere = any(need.checkpoint != record.name for need in missing)
         if by_default and (
-            elsewhere or metric not in EARLY or lacks_references(evidence, metric, record)
+            elsewhere
+            or metric not in EARLY
+            or lacks_references(evidence, metric, record)
         ):
             continue
         made |= missing
@@ -682,7 +766,9 @@ def pooled_evaluation(
     every = isinstance(targets, str) and targets == "all"
     chosen = evidence.shadows.indices if every else several("targets", targets)
     if not chosen:
-        raise StoreError("there are no shadow models: run_shadows(…, keep_forward=True) first")
+        raise StoreError(
+            "there are no shadow models: run_shadows(…, keep_forward=True) first"
+        )
     pairs: list[pd.DataFrame] = []
     notes: dict[str, Note] = {}
     truly, n_members, first = 0.0, 0, evidence.as_target(chosen[0])

@@ -47,11 +47,17 @@ def aligned_log_lira(evidence: Evidence, checkpoint: str | float = "final") -> F
             known = known.reindex(members)
         return known.to_numpy(dtype=np.float64)
 
-    return evidence.cache.of(("aligned", record.name), _state(evidence, record.name), aligned)
+    return evidence.cache.of(
+        ("aligned", record.name), _state(evidence, record.name), aligned
+    )
 
 
 def log_lira_table(
-    evidence: Evidence, checkpoint: str | float, variance: str = VARIANCE, *, return_std: bool
+    evidence: Evidence,
+    checkpoint: str | float,
+    variance: str = VARIANCE,
+    *,
+    return_std: bool,
 ) -> pd.DataFrame:
     """Return the columns ``log_lira`` and, if asked for, ``log_lira_std``, by id."""
     check_variance(variance)
@@ -64,8 +70,14 @@ def log_lira_table(
             return pd.DataFrame({"log_lira": given}, index).dropna()
         _, members, gaps, _ = member_gaps(evidence, record.name)
         target = evidence.target_gaps(record)
-        found = memorization.log_lira(gaps, members, target, variance, return_std=return_std)
-        columns = zip(("log_lira", "log_lira_std"), found if return_std else (found,), strict=False)
+        found = memorization.log_lira(
+            gaps, members, target, variance, return_std=return_std
+        )
+        columns = zip(
+            ("log_lira", "log_lira_std"),
+            found if return_std else (found,),
+            strict=False,
+        )
         return pd.DataFrame(dict(columns), index).dropna(subset="log_lira")
 
     question = "log_lira", record.name, variance, return_std
@@ -105,7 +117,11 @@ def truth_needs(evidence: Evidence, record: Record) -> list[Need]:
     shadows = evidence.shadows
     if "log_lira" in evidence.given or record.name not in shadows.checkpoints:
         return []
-    own = [] if evidence.checkpoints[record.name].gaps is not None else [Need("pass", record.name)]
+    own = (
+        []
+        if evidence.checkpoints[record.name].gaps is not None
+        else [Need("pass", record.name)]
+    )
     return own if evidence.whole is None else [*own, Need("pool", record.name)]
 
 
@@ -143,7 +159,9 @@ def memorized_per_model(evidence: Evidence, eta: float) -> pd.Series:
             "nine models trained on them, or did not. Train 18 shadow models or more with "
             'run_shadows(…, design="balanced"), where each sample is in half of them'
         )
-    names = pd.Index(["target" if i < 0 else int(i) for i in models.indices], name="model")
+    names = pd.Index(
+        ["target" if i < 0 else int(i) for i in models.indices], name="model"
+    )
     return pd.Series(found.per_model, names, name="memorized")
 
 
@@ -162,7 +180,11 @@ def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
     at = evidence.checkpoints[final.name]
     if at.has_gaps:
         return evidence.target_gaps(final) > 0
-    return logit_gap(evidence.logits(final), evidence.labels) > 0 if at.has_logits else None
+    return (
+        logit_gap(evidence.logits(final), evidence.labels) > 0
+        if at.has_logits
+        else None
+    )
 
 
 def truth_version(evidence: Evidence) -> tuple[str, int]:
@@ -172,7 +194,9 @@ def truth_version(evidence: Evidence) -> tuple[str, int]:
     return evidence.shadows.design, hash(state)
 
 
-def truly_memorized(evidence: Evidence, memorized: pd.Series, eta: float) -> float | None:
+def truly_memorized(
+    evidence: Evidence, memorized: pd.Series, eta: float
+) -> float | None:
     """Return how many of the members that count as memorised truly are, as an expected number.
 
     None where log-LiRA was given as values, which have no errors.
@@ -183,7 +207,9 @@ def truly_memorized(evidence: Evidence, memorized: pd.Series, eta: float) -> flo
     return float(probability.reindex(memorized.index[memorized]).sum())
 
 
-def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tuple[Note, ...]:
+def notes_on_shape(
+    evidence: Evidence, checkpoint: str | float = "final"
+) -> tuple[Note, ...]:
     """Say if the gaps of the shadow models are plainly not Gaussian, as all of LiRA assumes."""
     if not evidence.n_shadows:
         return ()
@@ -198,7 +224,9 @@ def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tup
     return evidence.cache.of(("shape", record.name), state, found)
 
 
-def memorized_members(evidence: Evidence, truth: str | ArrayLike, eta: float) -> pd.Series:
+def memorized_members(
+    evidence: Evidence, truth: str | ArrayLike, eta: float
+) -> pd.Series:
     """Return whether each member counts as memorised, by id.
 
     Raises
@@ -210,7 +238,9 @@ def memorized_members(evidence: Evidence, truth: str | ArrayLike, eta: float) ->
         if is_log_lira(truth):
             return log_lira(evidence) >= real_number("eta", eta)
         if truth != "canaries":
-            raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
+            raise ValueError(
+                f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask"
+            )
         canaries = evidence.data.canaries
         if canaries is None:
             raise NotThereError(
@@ -260,7 +290,8 @@ def probability_memorized(
 
 def warn_of_probabilities(evidence: Evidence, checkpoint: str | float) -> None:
     """Warn where the probabilities of being memorised can be far from right."""
-    if 0 < evidence.n_shadows < _FEWEST_CALIBRATED:  # without any, log-LiRA says what is missing
+    # without any, log-LiRA says what is missing
+    if 0 < evidence.n_shadows < _FEWEST_CALIBRATED:
         warn_user(
             f"from {evidence.n_shadows} shadow models these probabilities can be far from right, "
             "and are often too high. Rank members by them, and rely on their values from "

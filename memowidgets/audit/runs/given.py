@@ -29,7 +29,12 @@ from memowidgets.audit.evidence import (
     Names,
     ScorePlace,
 )
-from memowidgets.audit.runs.identity import ARRAYS, data_apart, is_of_arrays, read_arrays_manifest
+from memowidgets.audit.runs.identity import (
+    ARRAYS,
+    data_apart,
+    is_of_arrays,
+    read_arrays_manifest,
+)
 from memowidgets.checks import (
     check_finite,
     check_same_order,
@@ -127,7 +132,9 @@ class GivenArrays:
 
     def __post_init__(self) -> None:
         for array in (*self.layers.values(), *self.arrays.values()):
-            array.flags.writeable = False  # `Audit.representation` and others give them away
+            array.flags.writeable = (
+                False  # `Audit.representation` and others give them away
+            )
 
     @property
     def as_files(self) -> dict[str, Numbers]:
@@ -156,22 +163,32 @@ def check_arrays(
     """
     given = {name: values for name, values in arrays.items() if values is not None}
     early = [name for name in ("logits", "probabilities") if name in given]
-    by_layer = representations if isinstance(representations, Mapping) else {"": representations}
+    by_layer = (
+        representations
+        if isinstance(representations, Mapping)
+        else {"": representations}
+    )
     if not early and not any(values is not None for values in by_layer.values()):
         raise ValueError(
             "there is nothing to score: pass representations=, logits=, or both; probabilities= "
             "stands for logits="
         )
     if len(early) > 1:
-        raise ValueError("pass logits= or probabilities=, not both: one follows from the other")
+        raise ValueError(
+            "pass logits= or probabilities=, not both: one follows from the other"
+        )
     own = samples.class_names if isinstance(samples, Dataset) else None
     if own is not None and class_names is not None and tuple(class_names) != own:
-        raise ValueError(f"the samples have the classes {listed(own)}: leave class_names out")
+        raise ValueError(
+            f"the samples have the classes {listed(own)}: leave class_names out"
+        )
     plain = to_numpy(labels) if is_tensor(labels) else labels
     numbers, names = numbered_labels(plain, class_names if own is None else own)
     numbers = checked_labels(numbers, names)
     n = len(numbers)
-    outputs = {name: _logits(name, given[name], n) for name in _OUTPUTS if name in given}
+    outputs = {
+        name: _logits(name, given[name], n) for name in _OUTPUTS if name in given
+    }
     if names is None and outputs:
         names = [str(column) for column in range(next(iter(outputs.values())).shape[1])]
     if own is None and not outputs:
@@ -183,13 +200,18 @@ def check_arrays(
         canaries=canaries,
         **{_of_layer(key): values for key, values in by_layer.items()},
         **{name: given[name] for name in outputs},
-        **{f"{x}.T": given[x].T for x in _OF_MODELS if isinstance(given.get(x), pd.DataFrame)},
+        **{
+            f"{x}.T": given[x].T
+            for x in _OF_MODELS
+            if isinstance(given.get(x), pd.DataFrame)
+        },
     )
     found = _shadows(given, n)
     for name, table in outputs.items():
         _check_classes(name, given[name], table, data.class_names)
         kept = found["logits" if name in early else name] = _of_options(table, data)
-        logit_gap(kept, data.labels)  # says what is wrong with an option that is missing
+        # says what is wrong with an option that is missing
+        logit_gap(kept, data.labels)
         if disorder := order_warning(name, kept, data.labels):
             warn_user(disorder)
     if "log_lira" in given:
@@ -215,7 +237,8 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         Seed of PSMI's directions.
     """
     data, arrays, rows = given.data, given.arrays, np.arange(len(given.data))
-    made = {LAYER + name: values for name, values in given.layers.items()}  # as of a forward pass
+    # as of a forward pass
+    made = {LAYER + name: values for name, values in given.layers.items()}
     median = mean = accuracy = float("nan")
     logits, final = arrays.get("logits"), arrays.get("final_logits")
     n_options = len(data.class_names)
@@ -223,7 +246,8 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         made |= {"logits": logits, "losses": -loss(logits, data.labels)}
         mean, median = float(made["losses"].mean()), float(np.median(made["losses"]))
         accuracy = float((logits.argmax(axis=1) == data.labels).mean())
-        n_options = int(np.median(np.isfinite(logits).sum(axis=1)))  # −inf: no such option
+        # −inf: no such option
+        n_options = int(np.median(np.isfinite(logits).sum(axis=1)))
     record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None, "")
     shadows, asked = arrays.get("shadow_gaps"), arrays.get("reference_gaps")
     cache, absent = Cache(), {TRACE: _ONE_CHECKPOINT}
@@ -242,12 +266,17 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         checkpoints={
             GIVEN: Checkpoint(
                 record,
-                Arrays(lambda: made, lambda name: _NO_LAYERS if LAYER in name else _NO_LOGITS),
+                Arrays(
+                    lambda: made,
+                    lambda name: _NO_LAYERS if LAYER in name else _NO_LOGITS,
+                ),
                 Arrays(None, lambda _: _NO_LOGITS),
                 gaps=None if final is None else logit_gap(final, data.labels),
             )
         },
-        shadows=Models("", (_VALUES_ALONE if "log_lira" in arrays else _NO_TRUTH).refuse)
+        shadows=Models(
+            "", (_VALUES_ALONE if "log_lira" in arrays else _NO_TRUTH).refuse
+        )
         if shadows is None
         else _models(arrays["shadow_members"], shadows),
         references=Models("", _NO_REFERENCES.refuse)
@@ -257,11 +286,17 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
             cache,
             None
             if run is None
-            else lambda _record, _layer: ScorePlace(run, SCORES, run.manifest["arrays"]),
+            else lambda _record, _layer: ScorePlace(
+                run, SCORES, run.manifest["arrays"]
+            ),
         ),
         given={"labels": data.labels, **arrays},
-        training=Absent("an audit of arrays does not know how the model was trained").refuse,
-        shadow=Absent(OF_ARRAYS.format("take a shadow model as its target"), INSTEAD).refuse,
+        training=Absent(
+            "an audit of arrays does not know how the model was trained"
+        ).refuse,
+        shadow=Absent(
+            OF_ARRAYS.format("take a shadow model as its target"), INSTEAD
+        ).refuse,
         absent=absent,
         cache=cache,
     )
@@ -272,7 +307,9 @@ def _models(members: Numbers, gaps: Numbers) -> Models:
     kept = Shadows(members, gaps, np.arange(len(gaps)))
     inside = members.sum(axis=0)
     suffice = bool(((inside >= 2) & (len(gaps) - inside >= 2)).any())
-    return Models("", lambda _: kept, tuple(range(len(gaps))), lambda: (GIVEN,), suffice=suffice)
+    return Models(
+        "", lambda _: kept, tuple(range(len(gaps))), lambda: (GIVEN,), suffice=suffice
+    )
 
 
 def _layers(representations: Any, n: int) -> dict[str, Numbers]:
@@ -282,7 +319,10 @@ def _layers(representations: Any, n: int) -> dict[str, Numbers]:
     keys = list(representations)
     if all(isinstance(key, int | np.integer) for key in keys):
         keys = sorted(keys)
-    return {str(key): _representation(_of_layer(key), representations[key], n) for key in keys}
+    return {
+        str(key): _representation(_of_layer(key), representations[key], n)
+        for key in keys
+    }
 
 
 def _of_layer(key: Any) -> str:
@@ -320,7 +360,11 @@ def _logits(what: str, values: Any, n: int) -> Numbers:
     if looks_like_probabilities(shares):
         warn_user(
             f"{what} look like probabilities, between 0 and 1 with a sum of 1: pass "
-            + ("their logarithms" if what == "final_logits" else "them as probabilities= instead")
+            + (
+                "their logarithms"
+                if what == "final_logits"
+                else "them as probabilities= instead"
+            )
         )
     return np.hstack([0 * array, array]) if array.shape[1] == 1 else array
 
@@ -356,7 +400,9 @@ def _of_options(logits: Numbers, data: Dataset) -> Numbers:
     return np.where(lacking, -np.inf, logits) if lacking.any() else logits
 
 
-def _check_classes(what: str, values: Any, table: Numbers, class_names: Sequence[str]) -> None:
+def _check_classes(
+    what: str, values: Any, table: Numbers, class_names: Sequence[str]
+) -> None:
     """Refuse columns that are not the classes, or that are named by them in another order."""
     if table.shape[1] != len(class_names):
         raise ValueError(
@@ -388,7 +434,9 @@ def _log_lira(values: Any, ids: list[str]) -> Numbers:
             f"log_lira must be one value for each of {len(ids)} samples, but has "
             f"shape {array.shape}"
         )
-    _check_finite_or_nan("log_lira", array, "compute it in log space, with NaN for no value")
+    _check_finite_or_nan(
+        "log_lira", array, "compute it in log space, with NaN for no value"
+    )
     if np.isnan(array).all():
         raise ValueError("log_lira is NaN for every sample: leave it out")
     return array
@@ -399,13 +447,17 @@ def _with_canaries(data: Dataset, canaries: Any) -> Dataset:
         return data
     mask = _array("canaries", canaries, checked_mask)
     if mask.shape != (len(data),):
-        raise ValueError(f"canaries must be a mask over {len(data)} samples, not {mask.shape}")
+        raise ValueError(
+            f"canaries must be a mask over {len(data)} samples, not {mask.shape}"
+        )
     return cast("Dataset", replace(cast("Any", data), canaries=mask))
 
 
 def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
     """Return the gaps and masks of shadow models, (n_shadows, n)."""
-    there, missing = ([x for x in _SHADOWS if (x in given) is known] for known in (True, False))
+    there, missing = (
+        [x for x in _SHADOWS if (x in given) is known] for known in (True, False)
+    )
     if not there:
         return {}
     if missing:
@@ -421,7 +473,10 @@ def _shadows(given: Mapping[str, Any], n: int) -> dict[str, Numbers]:
             "shadow_members and shadow_gaps must have the same shape, a row for each shadow model, "
             f"but have {members.shape} and {gaps.shape}"
         )
-    return {"shadow_gaps": gaps.astype(np.float32, copy=False), "shadow_members": members}
+    return {
+        "shadow_gaps": gaps.astype(np.float32, copy=False),
+        "shadow_members": members,
+    }
 
 
 def _references(given: Mapping[str, Any], ids: NDArray[np.str_]) -> Numbers:
@@ -441,7 +496,9 @@ def _check_finite_or_nan(what: str, array: Numbers, remedy: str) -> None:
     check_finite(np.where(np.isnan(array), 0, array), what, remedy)
 
 
-def _of_models(what: str, given: Mapping[str, Any], n: int, read: Reader = real_numbers) -> Numbers:
+def _of_models(
+    what: str, given: Mapping[str, Any], n: int, read: Reader = real_numbers
+) -> Numbers:
     array = _array(what, given[what], read)
     if array.ndim != 2 or array.shape[1] != n:
         raise ValueError(
@@ -495,7 +552,9 @@ def _dataset(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
     if isinstance(samples, str | bytes | Mapping) or not hasattr(samples, "__len__"):
         raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
     if len(samples) != len(labels):
-        raise ValueError(f"{len(samples)} samples but {len(labels)} labels: give one for each")
+        raise ValueError(
+            f"{len(samples)} samples but {len(labels)} labels: give one for each"
+        )
     if not isinstance(samples, Dataset):
         return _dataset_around(samples, labels, ids, class_names)
     other = np.flatnonzero(samples.labels != labels)
@@ -507,11 +566,15 @@ def _dataset(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
         )
     checked_class_names(samples.class_names, labels)
     if ids is not None and list(map(str, ids)) != samples.ids.tolist():
-        raise ValueError("the samples have ids of their own, which differ: leave ids= out")
+        raise ValueError(
+            "the samples have ids of their own, which differ: leave ids= out"
+        )
     return samples
 
 
-def _dataset_around(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Dataset:
+def _dataset_around(
+    samples: Any, labels: Labels, ids: Texts, class_names: Texts
+) -> Dataset:
     kind = kind_of(samples) if isinstance(samples, np.ndarray) else None
     if kind == "pixels":
         with warnings.catch_warnings():  # the check of the labels has said it
@@ -560,7 +623,9 @@ def kept_arrays(
     stored = None
     if run.has_file(MANIFEST):
         if not is_of_arrays(run):
-            raise ValueError(f"{run.path} holds a run: choose another folder for your arrays")
+            raise ValueError(
+                f"{run.path} holds a run: choose another folder for your arrays"
+            )
         stored = read_arrays_manifest(run)
     classes, labels = list(given.data.class_names), digest(given.data.labels.tolist())
     manifest = {
@@ -611,7 +676,8 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDir
     if data is not None and not isinstance(data, Dataset):
         raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
     if data is not None:
-        known = manifest["content"] != manifest["ids"]  # the arrays came with their samples
+        # the arrays came with their samples
+        known = manifest["content"] != manifest["ids"]
         content = data.content_hashes() if known else manifest["content"]
         found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
         if apart := data_apart(manifest, found):
@@ -620,11 +686,16 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDir
     layers = {name: kept[LAYER + name] for name in manifest["layers"]}
     names = manifest["ids"], manifest["data"]["class_names"]
     canaries = np.array(kept["canaries"]) if "canaries" in kept else None
-    arrays: dict[str, Any] = {name: np.array(kept[name]) for name in OPTIONAL if name in kept}
+    arrays: dict[str, Any] = {
+        name: np.array(kept[name]) for name in OPTIONAL if name in kept
+    }
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # said when the arrays were given
-            given = check_arrays(kept["labels"], data, *names, canaries, layers or None, **arrays)
+            # said when the arrays were given
+            warnings.simplefilter("ignore", UserWarning)
+            given = check_arrays(
+                kept["labels"], data, *names, canaries, layers or None, **arrays
+            )
     except (ValueError, TypeError) as error:
         wrong = "is broken" if data is None else "does not fit these data"
         raise StoreError(f"{run.path / _FILE}.safetensors {wrong}: {error}") from None

@@ -24,7 +24,11 @@ from memowidgets.training.probe import PROBE, first_apart, make_probe
 from memowidgets.vocabulary import listed, quoted, visible
 
 ARRAYS = "arrays"
-_FUNCTIONS = ("optimizer", "schedule")  # a user's own function is stored as a description
+# a user's own function is stored as a description
+_FUNCTIONS = (
+    "optimizer",
+    "schedule",
+)
 _OFF = {"deterministic": False, "version": "none"}  # what a manifest leaves out
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 _MOST_CHECKPOINTS = 100_000
@@ -57,7 +61,9 @@ def describe_training(settings: Settings, seed: int, precision: str) -> dict[str
     }
 
 
-def describe_data(data: Dataset, design: Design, held_out: Dataset | None) -> dict[str, Any]:
+def describe_data(
+    data: Dataset, design: Design, held_out: Dataset | None
+) -> dict[str, Any]:
     """Return the part of a manifest that identifies data and split: digests and ids, no sample."""
     return {
         **describe_samples(data),
@@ -82,7 +88,9 @@ def describe_samples(data: Dataset) -> dict[str, Any]:
             "n": len(data),
             "class_names": list(data.class_names),
             "labels": digest(data.labels.tolist()),
-            "canaries": digest(None if data.canaries is None else data.canaries.tolist()),
+            "canaries": digest(
+                None if data.canaries is None else data.canaries.tolist()
+            ),
             "source": data.source,
             "prompts": digest(getattr(data, "prompt_recipe", None)),
         },
@@ -96,7 +104,12 @@ def run_digest(manifest: Mapping[str, Any]) -> str:
     parts = ("model", "training", "probe", "seed", "members", "content", "fork")
     kept = {part: manifest[part] for part in parts if manifest.get(part) is not None}
     kept["data"] = {key: manifest["data"][key] for key in ("labels", "class_names")}
-    return digest({key: sorted(v.items()) if isinstance(v, dict) else v for key, v in kept.items()})
+    return digest(
+        {
+            key: sorted(v.items()) if isinstance(v, dict) else v
+            for key, v in kept.items()
+        }
+    )
 
 
 # the comparison of two descriptions
@@ -127,11 +140,15 @@ def same_run(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     there, here = (_OFF | dict(each["training"]) for each in (stored, given))
     for settings in (there, here):
         for name in _FUNCTIONS:  # a function is known by its probe, whatever its name
-            settings[name] = "a function" if is_function(settings[name]) else settings[name]
+            settings[name] = (
+                "a function" if is_function(settings[name]) else settings[name]
+            )
     there["precision"] = stored.get("precision", there["precision"])
     if here["precision"] == "auto":  # it means what it meant where the run was begun
         here["precision"] = there["precision"]
-    split, given_split = ({part: each.get(part) for part in _OF_SPLIT} for each in (stored, given))
+    split, given_split = (
+        {part: each.get(part) for part in _OF_SPLIT} for each in (stored, given)
+    )
     forks = stored.get("fork") or {}, given.get("fork") or {}
     return (
         data_apart(stored, given)
@@ -174,13 +191,17 @@ def model_apart(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     return apart or (first_apart(there, here) if there and here else "")
 
 
-def _first_apart(stored: Mapping[str, Any], given: Mapping[str, Any], of: str = "") -> str:
+def _first_apart(
+    stored: Mapping[str, Any], given: Mapping[str, Any], of: str = ""
+) -> str:
     """Return a sentence on the first entry in which two mappings differ."""
     for key in [*given, *stored]:
         there, here = stored.get(key), given.get(key)
         if there != here:
             what, most = f"{of}{visible(key, 40)}", 300 if key == "settings" else 60
-            shown = f"{visible(str(there), most)} there and {visible(str(here), most)} here"
+            shown = (
+                f"{visible(str(there), most)} there and {visible(str(here), most)} here"
+            )
             are_digests = all(map(_DIGEST.fullmatch, (str(there), str(here))))
             return f"other {what} ({shown})" if are_digests else f"{what} is {shown}"
     return ""
@@ -200,7 +221,10 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
             f"have {listed(data.class_names)}"
         )
     kinds = [
-        {name: values.dtype.kind for name, values in getattr(each, "columns", {}).items()}
+        {
+            name: values.dtype.kind
+            for name, values in getattr(each, "columns", {}).items()
+        }
         for each in (held_out, data)
     ]
     if kinds[0] != kinds[1]:
@@ -246,7 +270,8 @@ def settle(
         "groups": design.groups,
         **({} if canaries is None else {"canaries": canaries}),
     }
-    if not run.has_file(MANIFEST):  # it comes first: another process may do the same now
+    # it comes first: another process may do the same now
+    if not run.has_file(MANIFEST):
         run.write_manifest({**manifest, "design": digest_of_arrays(arrays)})
     stored = read_manifest(run)
     check_same(stored, manifest, str(run.path))
@@ -362,7 +387,9 @@ def read_manifest(run: RunDirectory) -> dict[str, Any]:
 def _check_shape(
     run: RunDirectory, manifest: dict[str, Any], shape: Mapping[str, Any]
 ) -> dict[str, Any]:
-    wrong = [name for name, form in shape.items() if not has_form(manifest.get(name), form)]
+    wrong = [
+        name for name, form in shape.items() if not has_form(manifest.get(name), form)
+    ]
     if wrong:
         raise _broken_error(run, f"its {wrong[0]!r} is missing or invalid")
     if len(manifest["ids"]) != len(manifest["content"]):

@@ -27,7 +27,13 @@ from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.progress import progress_or_bar
 from memowidgets.store import MANIFEST, PackedRun, RunDirectory, StoreError
 from memowidgets.training.config import Settings, TrainingConfig, restore_random_states
-from memowidgets.training.design import Design, HeldOut, Members, draw_design, follow_design
+from memowidgets.training.design import (
+    Design,
+    HeldOut,
+    Members,
+    draw_design,
+    follow_design,
+)
 from memowidgets.training.learner import TargetTraining, start_of
 from memowidgets.training.passes import Pairs, pairs_of
 from memowidgets.vocabulary import listed
@@ -49,7 +55,11 @@ _MODELS: dict[str, Callable[..., Model]] = {
     "CausalLM.from_scratch": CausalLM.from_scratch,
     "SequenceClassifier.from_scratch": SequenceClassifier.from_scratch,
 }
-_OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")  # take data first
+# take data first
+_OF_DATA = (
+    "CausalLM.from_scratch",
+    "SequenceClassifier.from_scratch",
+)
 STARTS = ("scratch", "prediction")
 _CHANGES = ("anonymise", "remove", "relabel")
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -71,7 +81,9 @@ def begun_run(
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
     if training is not None and not isinstance(training, TrainingConfig):
-        raise TypeError(f"training must be a mw.TrainingConfig, not {as_code(training)}")
+        raise TypeError(
+            f"training must be a mw.TrainingConfig, not {as_code(training)}"
+        )
     for samples in (data, held_out):
         if isinstance(samples, Dataset):
             model.check_data(samples)
@@ -137,13 +149,17 @@ def _find_data(
     """Return data and model of a run: the given ones after a check, or the same made again."""
     for name, given in (("data", data), ("held_out", held_out)):
         if given is not None and not isinstance(given, Dataset):
-            raise TypeError(f"{name} must be a dataset of mw.data, not {type(given).__name__}")
+            raise TypeError(
+                f"{name} must be a dataset of mw.data, not {type(given).__name__}"
+            )
     if model is not None:
         check_model(model)
     if held_out is not None:
         found = identity.describe_held_out(held_out)
         if any(manifest.get(key) != value for key, value in found.items()):
-            raise ValueError(f"these are not the held-out samples of {run.path}, with their labels")
+            raise ValueError(
+                f"these are not the held-out samples of {run.path}, with their labels"
+            )
     if data is None:
         data = data_again(manifest)
     else:
@@ -162,7 +178,9 @@ def _find_data(
     return data, None if apart else found_model
 
 
-def _own_samples(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) -> Dataset:
+def _own_samples(
+    run: RunDirectory, manifest: Mapping[str, Any], data: Dataset
+) -> Dataset:
     """Return the samples of a fork or a recording out of data that may hold more."""
     place = {str(name): i for i, name in enumerate(data.ids)}
     is_part = manifest.get("fork") or manifest.get("recording")
@@ -194,9 +212,14 @@ def _model_again(source: Any, data: Dataset | None) -> Model | None:
     return made
 
 
-def _make(source: Any, kind: str, makers: Mapping[str, Callable[..., Any]], *data: Any) -> Any:
+def _make(
+    source: Any, kind: str, makers: Mapping[str, Callable[..., Any]], *data: Any
+) -> Any:
     """Return what is made as a manifest says, which may be anybody's; None if nothing."""
-    if not has_form(source, {kind: str, "arguments": dict}) or source[kind] not in makers:
+    if (
+        not has_form(source, {kind: str, "arguments": dict})
+        or source[kind] not in makers
+    ):
         return None
     try:
         return makers[source[kind]](*data, **source["arguments"])
@@ -231,7 +254,9 @@ def recorded_source(name: str, data: Dataset | None = None) -> Run:
     """
     found = sorted(folder.name for folder in RECORDINGS.glob("*") if folder.is_dir())
     if name not in found:
-        raise ValueError(f"unknown recorded audit {name!r}; there are {', '.join(found) or 'none'}")
+        raise ValueError(
+            f"unknown recorded audit {name!r}; there are {', '.join(found) or 'none'}"
+        )
     return open_stored_run(PackedRun(RECORDINGS / name), data)
 
 
@@ -306,7 +331,9 @@ def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) 
     for note in fork_note(manifest):
         warn_user(note)
     device = "auto" if recipe.anywhere else recipe.device
-    return Run(made, manifest, recipe.model, data, aside, design, device, settings=asked)
+    return Run(
+        made, manifest, recipe.model, data, aside, design, device, settings=asked
+    )
 
 
 def warn_of_members_alone(evidence: Evidence, log: DecisionLog) -> None:
@@ -322,12 +349,19 @@ def warn_of_members_alone(evidence: Evidence, log: DecisionLog) -> None:
         )
 
 
-def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> None:
+def _check_request(
+    parent: Run, path: str | os.PathLike[str], data: Dataset, start: str
+) -> None:
     if start not in STARTS:
-        raise ValueError(f"unknown start {start!r}; valid: {', '.join(map(repr, STARTS))}")
+        raise ValueError(
+            f"unknown start {start!r}; valid: {', '.join(map(repr, STARTS))}"
+        )
     if not isinstance(data, Dataset):
-        raise TypeError(f"data must be a dataset, such as audit.kept(), not {type(data).__name__}")
-    check_outside_runs(Path(path).expanduser().absolute().parent)  # a fork may go on in its own
+        raise TypeError(
+            f"data must be a dataset, such as audit.kept(), not {type(data).__name__}"
+        )
+    # a fork may go on in its own
+    check_outside_runs(Path(path).expanduser().absolute().parent)
     if parent.training.label_noise:
         raise ValueError(
             "this run has label noise, which would fall on other samples in a fork: fork a run "
@@ -340,7 +374,9 @@ def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, sta
         )
 
 
-def _fork_note(parent: Run, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
+def _fork_note(
+    parent: Run, data: Dataset, start: str, chosen: Record | None
+) -> dict[str, Any]:
     seen = 0
     if chosen is not None:
         now, then = _contents(data), _contents(parent.data.take(parent.design.members))

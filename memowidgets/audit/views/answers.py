@@ -90,9 +90,14 @@ class AuditView:
         names = self._take().names
         later = names.some_records("all")
         chosen = names.prediction().record if later else None
-        labels = ["as given" if np.isnan(one.epoch) else f"epoch {one.epoch:g}" for one in later]
+        labels = [
+            "as given" if np.isnan(one.epoch) else f"epoch {one.epoch:g}"
+            for one in later
+        ]
         pairs = zip(later, labels, strict=True)
-        return [Choice(one.name, x, one == chosen and one.epoch >= 0) for one, x in pairs]
+        return [
+            Choice(one.name, x, one == chosen and one.epoch >= 0) for one, x in pairs
+        ]
 
     def layer_choices(self) -> Sequence[Choice]:
         """Layers by name; the last is the recommended one."""
@@ -105,7 +110,11 @@ class AuditView:
         """Scores that there is evidence for, and those that need reference models."""
         evidence = self._take()
         can_list = evidence.whole is None and not evidence.given
-        more = (REFERENCES,) if can_list and evidence.manifest.get("recording") is None else ()
+        more = (
+            (REFERENCES,)
+            if can_list and evidence.manifest.get("recording") is None
+            else ()
+        )
         first = scores.opening_metric(evidence)
         return [
             Choice(name, spoken(name), name == first, uses_layer=name in PER_LAYER)
@@ -128,14 +137,26 @@ class AuditView:
         if not n:
             none = (one.checkpoint for one in wanted if not evidence.has(one))
             lacking = [evidence.checkpoints[name].made for name in none]
-            why_not = "".join(made.why_not("").what for made in lacking[:1] if not made.are_there)
-            short = score in PER_LAYER and not lacking and _is_small(evidence, layer, checkpoint)
+            why_not = "".join(
+                made.why_not("").what for made in lacking[:1] if not made.are_there
+            )
+            short = (
+                score in PER_LAYER
+                and not lacking
+                and _is_small(evidence, layer, checkpoint)
+            )
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)
         seconds, size = self._run().pass_cost()
         doing += f" at {n} checkpoints" if n > 1 else ""
-        doing += "" if seconds is None else f", about {duration_in_words(max(n * seconds, 1))}"
+        doing += (
+            ""
+            if seconds is None
+            else f", about {duration_in_words(max(n * seconds, 1))}"
+        )
         doing += "" if size is None else f", {size_in_words(n * size)} of disk"
-        return Missing(cost=f"{doing}.", short=seconds is not None and n * seconds < _SHORT)
+        return Missing(
+            cost=f"{doing}.", short=seconds is not None and n * seconds < _SHORT
+        )
 
     def _missing_references(self, evidence: Evidence, checkpoint: str) -> Missing:
         """The short trainings that check a prediction, or why there are none."""
@@ -145,11 +166,15 @@ class AuditView:
         except (ValueError, StoreError) as error:
             return Missing(why_not=without_advice(error))
         if checkpoint != predicted:
-            return Missing(why_not=f"reference models are asked at {predicted}, the prediction")
+            return Missing(
+                why_not=f"reference models are asked at {predicted}, the prediction"
+            )
         said, each = f"Check with {n} short trainings", run.seconds_of_a_reference()
         if each is not None:
             few = n * each < _FEW_SECONDS
-            said += ", a few seconds" if few else f", about {duration_in_words(n * each)}"
+            said += (
+                ", a few seconds" if few else f", about {duration_in_words(n * each)}"
+            )
         return Missing(said, trains=True)
 
     def unchecked(self) -> Missing:
@@ -161,7 +186,11 @@ class AuditView:
             n, each = run.shadows_to_train(_SHADOWS), run.seconds_of_a_shadow()
         except (ValueError, StoreError) as error:
             return Missing(why_not=without_advice(error))
-        about = "" if each is None else f", at most about {duration_in_words(max(n * each, 1))}"
+        about = (
+            ""
+            if each is None
+            else f", at most about {duration_in_words(max(n * each, 1))}"
+        )
         return Missing(f"Train {n} shadow models{about}", trains=True)
 
     def check(self, progress: Progress) -> None:
@@ -205,7 +234,9 @@ class AuditView:
         run = Path(evidence.path)
         folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
         files = (file for folder in folders for file in folder.rglob("*.safetensors"))
-        there = {(str(file.relative_to(run)), file.stat().st_mtime_ns) for file in files}
+        there = {
+            (str(file.relative_to(run)), file.stat().st_mtime_ns) for file in files
+        }
         return frozenset(there | {truth_version(evidence)})
 
     def samples(self) -> Dataset:
@@ -225,21 +256,28 @@ class AuditView:
                 place = of.value or "last", at.value
                 if not scores.is_computed(evidence, score, *place):
                     continue
-                with suppress(StoreError, ValueError):  # the shadow models kept no gaps there
+                # the shadow models kept no gaps there
+                with suppress(StoreError, ValueError):
                     found = scores.score(evidence, score, *place)
-                    values[i, j] = scores.of_members(found.scores, found.positions, n)[position]
+                    values[i, j] = scores.of_members(found.scores, found.positions, n)[
+                        position
+                    ]
         shadows, notes, near = None, [], []
         try:
             shadows = self._shadows(evidence, position, eta)
         except StoreError as error:  # log-LiRA may be there without the gaps behind it
             notes.append(f"No picture of LiRA: {without_advice(error)}.")
         if times := evidence.repeated.get(str(evidence.members[position])):
-            notes.append(f"It stands in {times} rows, so an epoch trains on it {times} times.")
+            notes.append(
+                f"It stands in {times} rows, so an epoch trains on it {times} times."
+            )
         try:
             away = distances(scores.states(evidence, layer, checkpoint), position)
             near = nearest(away, NEIGHBOURS)
             if shadows is not None:
-                notes += _note_on_duplicates(away[evidence.labels == evidence.labels[position]])
+                notes += _note_on_duplicates(
+                    away[evidence.labels == evidence.labels[position]]
+                )
         except StoreError as error:
             notes.append(f"No neighbours: {without_advice(error)}.")
         return SampleDetail(
@@ -260,7 +298,9 @@ class AuditView:
             compared = member_gaps(evidence)
             found = moments(*checked_models(compared[2], compared[1]))
             both = Densities.fit(found.inside, found.outside, VARIANCE)
-            return compared, [(one.mean, one.variance) for one in (both.inside, both.outside)]
+            return compared, [
+                (one.mean, one.variance) for one in (both.inside, both.outside)
+            ]
 
         return self._cache.of("fits", truth_version(evidence), fitted)
 
@@ -272,7 +312,9 @@ class AuditView:
         inside, own = members[:, position], gaps[:, position].astype(np.float64)
         if not 0 < inside.sum() < len(inside):
             raise NotThereError("this sample is in every shadow model, or in none")
-        fits = [(float(mean[position]), math.sqrt(var[position])) for mean, var in sides]
+        fits = [
+            (float(mean[position]), math.sqrt(var[position])) for mean, var in sides
+        ]
         values, counts = member_log_lira(evidence), support(evidence, eta)
         known = None
         if counts is not None and not np.isnan(counts.memorized[position]):
@@ -288,7 +330,9 @@ class AuditView:
             support=known,
         )
 
-    def export_text(self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float) -> str:
+    def export_text(
+        self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float
+    ) -> str:
         """Return the flagged and the decided members, as `Audit.export` writes flagged ones."""
         place = score, layer, checkpoint
         with warnings.catch_warnings():
@@ -310,7 +354,12 @@ class AuditView:
         pick = state["metric"], state["layer"], state["checkpoint"]
         tau = AgainstClass(state["tau"]) if state["axis"] == BY_CLASS else state["tau"]
         own = self._take, self.decision_log, tau, *pick
-        how = {"include_samples": False, "figures": False, "eta": state["eta"], "view": state}
+        how = {
+            "include_samples": False,
+            "figures": False,
+            "eta": state["eta"],
+            "view": state,
+        }
         return as_page(content_of(*own, **how)).encode("utf-8", "replace")
 
     def opened_by(self) -> str:
@@ -338,18 +387,24 @@ class AuditView:
             return ()
         if evidence.whole is not None or evidence.given:
             return ()
-        if not self._missing_references(evidence, evidence.names.prediction().record.name).trains:
+        if not self._missing_references(
+            evidence, evidence.names.prediction().record.name
+        ).trains:
             return ()
         said = "short trainings on other samples check this prediction"
         return (Note("unchecked", f"{said}: choose “{spoken('reference')}”"),)
 
-    def _probabilities(self, evidence: Evidence, checkpoint: str) -> NDArray[np.float64] | None:
+    def _probabilities(
+        self, evidence: Evidence, checkpoint: str
+    ) -> NDArray[np.float64] | None:
         """Those of all members at a checkpoint, kept while it is looked at."""
         at = evidence.checkpoints[evidence.names.record(checkpoint).name]
         if not at.has_logits:
             return None
         return self._cache.of(
-            "probabilities", at.state, lambda: scores.probabilities(evidence, checkpoint)
+            "probabilities",
+            at.state,
+            lambda: scores.probabilities(evidence, checkpoint),
         )
 
 
@@ -403,7 +458,9 @@ def distances(states: NDArray[np.float32], position: int) -> NDArray[np.float64]
     for start in range(0, len(states), _ROWS_AT_ONCE):
         piece = np.asarray(states[start : start + _ROWS_AT_ONCE], dtype=np.float32)
         difference = piece.reshape(len(piece), -1) - here
-        squares[start : start + len(piece)] = np.einsum("ij,ij->i", difference, difference)
+        squares[start : start + len(piece)] = np.einsum(
+            "ij,ij->i", difference, difference
+        )
     squares[position] = np.inf
     return np.sqrt(squares)
 

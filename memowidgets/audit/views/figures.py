@@ -115,7 +115,9 @@ class _Desk:
         self.etas: tuple[float, ...] = ETAS
         self.panel_etas: tuple[float, ...] = PANEL_ETAS
         if etas is not None:
-            asked = [real_number("an eta", one, finite=True) for one in several("etas", etas)]
+            asked = [
+                real_number("an eta", one, finite=True) for one in several("etas", etas)
+            ]
             self.etas = self.panel_etas = tuple(asked)
         self.data: dict[str, pd.DataFrame] = {}
         self.reasons: list[str | Exception] = []
@@ -126,7 +128,9 @@ class _Desk:
         if not is_log_lira(truth):
             memorized_members(evidence, truth, eta)  # raises for an invalid truth
         self.checkpoints = evidence.table()
-        self.later = [str(name) for name in self.checkpoints.index[self.checkpoints["step"] != 0]]
+        self.later = [
+            str(name) for name in self.checkpoints.index[self.checkpoints["step"] != 0]
+        ]
         epochs = self.checkpoints["epoch"].to_numpy(float)
         self._epochs = dict(zip(map(str, self.checkpoints.index), epochs, strict=True))
 
@@ -139,7 +143,9 @@ class _Desk:
             return NotThereError(start + error.what, error.do, error.where)
         except (ValueError, StoreError) as error:
             return NotThereError(f"{start}{error}")
-        return NotThereError(f"{start}no member is in two shadow models and out of two others")
+        return NotThereError(
+            f"{start}no member is in two shadow models and out of two others"
+        )
 
     def _label(self, name: str) -> str:
         """Return the label of a checkpoint."""
@@ -152,12 +158,20 @@ class _Desk:
         """Each different reason once, with all checkpoints that it holds for."""
         places: dict[tuple[str, str], dict[str, None]] = {}
         for reason in self.reasons:
-            one = reason if isinstance(reason, NotThereError) else NotThereError(str(reason))
+            one = (
+                reason
+                if isinstance(reason, NotThereError)
+                else NotThereError(str(reason))
+            )
             places.setdefault((one.what, one.do), {})[one.where] = None
-        merged = [NotThereError(*said, some_of([*where])) for said, where in places.items()]
+        merged = [
+            NotThereError(*said, some_of([*where])) for said, where in places.items()
+        ]
         return [str(one) if self.advice else one.said for one in merged]
 
-    def joined(self, name: str, tables: Iterable[pd.DataFrame], several: str = "") -> pd.DataFrame:
+    def joined(
+        self, name: str, tables: Iterable[pd.DataFrame], several: str = ""
+    ) -> pd.DataFrame:
         """Return the table behind a figure, which may need several parts, as `several` says."""
         filled = [table for table in tables if len(table)]
         if not filled:
@@ -191,7 +205,11 @@ class _Desk:
             without = lacks and REFERENCES not in evidence.kinds
             if without or not is_defined(evidence, metric, record):
                 continue
-            if metric != BASELINE and not lacks and self._is_undone(metric, layer, record):
+            if (
+                metric != BASELINE
+                and not lacks
+                and self._is_undone(metric, layer, record)
+            ):
                 undone.append(metric)
                 continue
             try:
@@ -220,10 +238,14 @@ class _Desk:
 
     def _of_canaries(self) -> dict[str, Evaluation]:
         """Evaluate the scores with the canaries as truth."""
-        return self.evaluations(_PREDICTORS, truth="canaries") if self.has_canaries else {}
+        return (
+            self.evaluations(_PREDICTORS, truth="canaries") if self.has_canaries else {}
+        )
 
     def _by_eta(
-        self, etas: Sequence[float], table: Callable[[Mapping[str, Evaluation], float], Any]
+        self,
+        etas: Sequence[float],
+        table: Callable[[Mapping[str, Evaluation], float], Any],
     ) -> list[pd.DataFrame]:
         """Return a table for each η at which there are memorised and other samples."""
         if self.no_lira:
@@ -247,9 +269,13 @@ class _Desk:
     def training(self) -> Any:
         """Loss and accuracy over training."""
         if len(self.checkpoints) < _FEWEST:
-            raise NotThereError("there is one checkpoint, so there are no curves of the training")
+            raise NotThereError(
+                "there is one checkpoint, so there are no curves of the training"
+            )
         if not self.checkpoints["test_loss"].notna().any():
-            self.reasons.append("there are no held-out samples, and so no held-out curves")
+            self.reasons.append(
+                "there are no held-out samples, and so no held-out curves"
+            )
         table = self.joined("training", [self.checkpoints.reset_index()])
         return charts.loss_and_accuracy(table)
 
@@ -258,13 +284,17 @@ class _Desk:
         names = self.evidence.names
         at_end = names.prediction().record == names.final()
         found = self.evaluations(EARLY if at_end else SCORES)
-        notes: list[str | Exception] = [note for one in found.values() for note in one.warnings]
+        notes: list[str | Exception] = [
+            note for one in found.values() for note in one.warnings
+        ]
         if at_end and found:
             notes.append(
                 "the baseline is left out, because at the last checkpoint it is the ground truth"
             )
         self.reasons = [*notes, *self.reasons]
-        return charts.roc_curves(self.joined("roc", [charts.roc_table(found)] if found else []))
+        return charts.roc_curves(
+            self.joined("roc", [charts.roc_table(found)] if found else [])
+        )
 
     def roc_by_checkpoint(self) -> Any:
         """All scores at each checkpoint, or at evenly spaced ones."""
@@ -272,10 +302,16 @@ class _Desk:
         if spread >= _MOST_PANELS:
             chosen = set(np.linspace(0, spread, _MOST_PANELS - 1).round().astype(int))
             is_prediction = self.checkpoints["prediction"]
-            names = [one for i, one in enumerate(names) if i in chosen or is_prediction[one]]
-            self.reasons.append(f"{len(names)} of {len(self.later)} checkpoints are shown")
+            names = [
+                one for i, one in enumerate(names) if i in chosen or is_prediction[one]
+            ]
+            self.reasons.append(
+                f"{len(names)} of {len(self.later)} checkpoints are shown"
+            )
         at = {self._label(name): self.evaluations(SCORES, name) for name in names}
-        curves = [charts.roc_table(found, panel=panel) for panel, found in at.items() if found]
+        curves = [
+            charts.roc_table(found, panel=panel) for panel, found in at.items() if found
+        ]
         return charts.roc_panels(self.joined("roc_by_checkpoint", curves, "checkpoint"))
 
     def over_training(self) -> Any:
@@ -291,12 +327,16 @@ class _Desk:
                 self.reasons = []
             if "psmi" in found:
                 result = found["psmi"]
-                groups.append(_quartiles("psmi", epoch, result.scores, result.memorized))
+                groups.append(
+                    _quartiles("psmi", epoch, result.scores, result.memorized)
+                )
             groups.append(self._groups_of_lira(name, epoch))
         rows = self.joined("over_training", auc, "checkpoint")
         table = pd.concat(groups, ignore_index=True)
         if len(table):
-            table = table.sort_values("quantity", ascending=False, kind="stable", ignore_index=True)
+            table = table.sort_values(
+                "quantity", ascending=False, kind="stable", ignore_index=True
+            )
             self.data["over_training_groups"] = table
         return charts.over_training(
             self.checkpoints.reset_index(),
@@ -320,7 +360,10 @@ class _Desk:
         truth = memorized_members(self.evidence, self.truth, self.eta)
         both = values.index.intersection(truth.index, sort=False)
         return _quartiles(
-            "log_lira", epoch, values[both].to_numpy(), truth[both].to_numpy(dtype=np.bool_)
+            "log_lira",
+            epoch,
+            values[both].to_numpy(),
+            truth[both].to_numpy(dtype=np.bool_),
         )
 
     def auc_by_layer(self) -> Any:
@@ -328,7 +371,9 @@ class _Desk:
         layers = self.evidence.names.layer_names
         if len(layers) < _FEWEST:
             raise NotThereError(f"there is only one layer, {', '.join(layers)}")
-        rows = [areas(self.evaluations(_OF_LAYER, layer=one), layer=one) for one in layers]
+        rows = [
+            areas(self.evaluations(_OF_LAYER, layer=one), layer=one) for one in layers
+        ]
         return charts.auc_by_layer(self.joined("auc_by_layer", rows, "layer"))
 
     def auc_by_eta(self) -> Any:
@@ -362,7 +407,9 @@ class _Desk:
             except (ValueError, StoreError) as error:
                 self.reasons.append(error)
             else:
-                tables.append(pd.DataFrame({"checkpoint": self._label(name), "log_lira": values}))
+                tables.append(
+                    pd.DataFrame({"checkpoint": self._label(name), "log_lira": values})
+                )
         if not self.no_lira:
             counted = log_lira(self.evidence) >= self.eta
             known = truly_memorized(self.evidence, counted, self.eta)
@@ -405,13 +452,20 @@ def some_of(names: Sequence[str]) -> str:
     return listed(names, _MOST_NAMED if len(names) <= _MOST_NAMED else _MOST_NAMED - 1)
 
 
-def _quartiles(quantity: str, epoch: float, values: Any, memorized: Any) -> pd.DataFrame:
+def _quartiles(
+    quantity: str, epoch: float, values: Any, memorized: Any
+) -> pd.DataFrame:
     """Quartiles of the memorised samples and of the others."""
     rows = []
     for kind in (True, False):
         group = values[memorized == kind]
         if len(group):
             low, median, high = np.quantile(group, [0.25, 0.5, 0.75])
-            row = {"quantity": quantity, "epoch": epoch, "memorized": kind, "n": len(group)}
+            row = {
+                "quantity": quantity,
+                "epoch": epoch,
+                "memorized": kind,
+                "n": len(group),
+            }
             rows.append({**row, "low": low, "median": median, "high": high})
     return pd.DataFrame(rows)

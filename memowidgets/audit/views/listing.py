@@ -61,7 +61,9 @@ def listed_members(
     """
     data = evidence.member_data
     if samples and isinstance(data, WithheldDataset):
-        raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
+        raise StoreError(
+            f"the samples are not at hand, only their ids: give {data.hint}"
+        )
     log.refresh()
     if log.unread:
         raise StoreError(log.unread)
@@ -86,7 +88,9 @@ def listed_members(
     if not samples:
         return chosen
     rows = table.index.get_indexer(chosen.index).tolist()
-    content = pd.DataFrame([_fields(data[row]) for row in rows], chosen.index, dtype=object)
+    content = pd.DataFrame(
+        [_fields(data[row]) for row in rows], chosen.index, dtype=object
+    )
     for name in content.columns:
         free = name
         while free in chosen or free == "id":
@@ -102,7 +106,8 @@ def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
         of_classes = probabilities(evidence, record.name)
         of_label: Floats = of_classes[np.arange(len(evidence.labels)), evidence.labels]
         return of_classes.argmax(axis=1), of_label
-    guesses = made["guess"].astype(np.int64)  # of a recording, beside rounded logits or none
+    # of a recording, beside rounded logits or none
+    guesses = made["guess"].astype(np.int64)
     if "p_label" in made:
         return guesses, made["p_label"].astype(np.float64)
     return guesses, np.exp(-made["losses"].astype(np.float64))
@@ -126,7 +131,11 @@ def judged_table(
     found = scored_members(evidence, metric, layer, checkpoint)
     on_zero = notes_on_zero(metric, found) if found.on(rule) == (found, 0) else ()
     notes = (*evidence.notes_at(checkpoint), *found.notes)
-    for note in (*notes, *(on_zero if tau is None else ())):  # who chose a τ knows that it is one
+    # who chose a τ knows that it is one
+    for note in (
+        *notes,
+        *(on_zero if tau is None else ()),
+    ):
         warn_user(note)  # the caller of the audit's method
     table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
     table.attrs["notes"] = (*notes, *on_zero)
@@ -169,11 +178,14 @@ def as_text(table: pd.DataFrame, suffix: str) -> str:
     """Return a table by id as CSV (".csv") or JSON Lines (".jsonl")."""
     names = ["id", *map(str, table.columns)]
     rows = [
-        [name, *map(plain, values)] for name, *values in table.astype(object).itertuples(name=None)
+        [name, *map(plain, values)]
+        for name, *values in table.astype(object).itertuples(name=None)
     ]
     if suffix == ".csv":
         return csv_text(names, [[_cell(value) for value in row] for row in rows])
-    lines = [json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) for row in rows]
+    lines = [
+        json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) for row in rows
+    ]
     return "".join(f"{line}\n" for line in lines)
 
 

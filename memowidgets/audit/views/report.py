@@ -105,11 +105,14 @@ def content_of(
     rule = scores.checked_rule(tau)
     if isinstance(rule, float) and not math.isfinite(rule):
         raise ValueError(f"tau must be a finite number, not {tau}")
-    with suppress(StoreError, ValueError):  # the part that needs it says why it is missing
+    # the part that needs it says why it is missing
+    with suppress(StoreError, ValueError):
         evidence = evidence_with(scores.needs_of(evidence, metric, checkpoint))
     gathering = _Gathering(evidence, log, eta)
     pick = metric, layer, checkpoint
-    content = gathering.content(rule, pick, include_samples=include_samples, figures=figures)
+    content = gathering.content(
+        rule, pick, include_samples=include_samples, figures=figures
+    )
     return replace(content, view=view)
 
 
@@ -122,7 +125,12 @@ class _Gathering:
         self._name = Path(evidence.path).name or "audit"
 
     def content(
-        self, rule: Rule, pick: tuple[str, str, str], *, include_samples: bool, figures: bool
+        self,
+        rule: Rule,
+        pick: tuple[str, str, str],
+        *,
+        include_samples: bool,
+        figures: bool,
     ) -> Content:
         evidence, manifest = self._evidence, self._evidence.manifest
         scored = self._try_to("scores", lambda: self._scored(pick, include_samples))
@@ -130,7 +138,9 @@ class _Gathering:
         what = "how many models memorised each"
         support = self._try_to(what, lambda: self._support(scored)) if scored else None
         if not evidence.has_ground_truth:  # the audit's own words say why
-            self._try_to("ground truth: memorised samples, TPR, FPR, AUC", self._no_truth)
+            self._try_to(
+                "ground truth: memorised samples, TPR, FPR, AUC", self._no_truth
+            )
         self._log.refresh()
         if self._log.unread:
             self._miss("decisions", self._log.unread)
@@ -198,14 +208,21 @@ class _Gathering:
         evidence, (metric, layer, checkpoint) = self._evidence, pick
         checkpoint = evidence.names.record(checkpoint).name
         there = evidence.has_ground_truth
-        truth = self._try_to("log-LiRA", lambda: member_log_lira(evidence)) if there else None
-        found = scores.scored_members(evidence, metric, layer, checkpoint, truth=truth is not None)
+        truth = (
+            self._try_to("log-LiRA", lambda: member_log_lira(evidence))
+            if there
+            else None
+        )
+        found = scores.scored_members(
+            evidence, metric, layer, checkpoint, truth=truth is not None
+        )
         where = [f"layer {found.layer}"] if found.layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
         of_classes = None
         if include_samples:
             of_classes = self._try_to(
-                "the model's probabilities", lambda: scores.probabilities(evidence, checkpoint)
+                "the model's probabilities",
+                lambda: scores.probabilities(evidence, checkpoint),
             )
         known = found.doubt and found.doubt(self._eta)
         notes = (*found.notes, *scores.notes_on_zero(metric, found))
@@ -235,15 +252,20 @@ class _Gathering:
         if table is None or not len(table):
             self._miss("checkpoints", "the target is not trained yet")
             return []
-        table = table.assign(prediction=table["prediction"] & table["epoch"].notna())  # by ρ
+        # by ρ
+        table = table.assign(prediction=table["prediction"] & table["epoch"].notna())
         rows = table.reset_index().to_dict("records")
-        return [{str(name): plain(value) for name, value in row.items()} for row in rows]
+        return [
+            {str(name): plain(value) for name, value in row.items()} for row in rows
+        ]
 
     def _figures(self) -> tuple[Figure, ...]:
         """The figures that `Audit.figures` draws."""
         evidence = self._evidence
         if find_spec("vl_convert") is None:
-            self._miss("figures", f"they are drawn by vl-convert: {pip_install('figures')}")
+            self._miss(
+                "figures", f"they are drawn by vl-convert: {pip_install('figures')}"
+            )
             return ()
         from memowidgets.audit.views.figures import audit_figures  # it imports Altair
 
@@ -260,7 +282,9 @@ class _Gathering:
 
         drawings = {name: figures[name].to_dict(validate=False) for name in figures}
         return tuple(
-            Figure(name, self._caption(figures, name, one), vl_convert.vegalite_to_svg(one))
+            Figure(
+                name, self._caption(figures, name, one), vl_convert.vegalite_to_svg(one)
+            )
             for name, one in drawings.items()
         )
 
@@ -295,7 +319,9 @@ def digests_of(evidence: Evidence, checkpoint: str | None) -> tuple[Digest, ...]
         own = [("model", file) for file in weights if file.stem not in _BESIDE_WEIGHTS]
         files = [*own, *files]
     there = [(what, file) for what, file in files if file.is_file()]
-    return tuple(Digest(what, str(f.relative_to(folder)), _sha256(f)) for what, f in there)
+    return tuple(
+        Digest(what, str(f.relative_to(folder)), _sha256(f)) for what, f in there
+    )
 
 
 def _sha256(file: Path) -> str:
@@ -347,6 +373,8 @@ def _picture(evidence: Evidence) -> str:
     with suppress(StoreError, ValueError):
         metric = scores.opening_metric(evidence)
         if scores.is_computed(evidence, metric, "last", "prediction"):
-            found = scores.scored_members(evidence, metric, truth=evidence.has_ground_truth)
+            found = scores.scored_members(
+                evidence, metric, truth=evidence.has_ground_truth
+            )
             return still(replace(found, title=spoken(metric)), None, ETA)
     return ""

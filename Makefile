@@ -24,7 +24,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal
 STAMP = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test release-check lint style docs bench screenshot constraints clean
+.PHONY: help lab test release-check lint format style docs bench screenshot constraints clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -36,14 +36,19 @@ $(STAMP): pyproject.toml constraints.txt scripts/environment.sh
 lab: $(STAMP) ## open the quickstart in JupyterLab (LAB_ARGS=... are handed on)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab $(QUIET_LAB) $(LAB_ARGS) $(NOTEBOOK)
 
-lint: style ## style, types and the order of the rooms
+lint: style ## style, types, the order of the rooms, and how full their lines are
 	$(BIN)/mypy
+	@$(BIN)/python -m scripts.reading
+
+format: $(STAMP) ## format Python, JavaScript and styles
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+	@$(BIN)/python -m tests.front_end.tools
 
 style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	@$(BIN)/python -m scripts.ratchet
 
 test: style ## style, types of JavaScript, tests, notebooks, widgets in a real browser
 	$(PYTEST) $(TEST_ARGS)

@@ -27,21 +27,47 @@ function played(seed) {
   const median = (network) => watch.median(watch.look(network, data).losses);
   const own = seed * 1000 + 1;
   const first = median(watch.begin(WIDTH, CLASSES, own));
-  const early = watch.look(trained(own, data, all, (network) => 1 - median(network) / first >= RHO), data);
-  const scores = psmi.psmiOfRows(early.states, data.labels, CLASSES, psmi.directionsFor(WIDTH, watch.DIRECTIONS));
-  const fives = { psmi: watch.lowest(scores, FIVE), loss: watch.lowest(early.losses.map((x) => -x), FIVE) };
+  const early = watch.look(
+    trained(own, data, all, (network) => 1 - median(network) / first >= RHO),
+    data,
+  );
+  const scores = psmi.psmiOfRows(
+    early.states,
+    data.labels,
+    CLASSES,
+    psmi.directionsFor(WIDTH, watch.DIRECTIONS),
+  );
+  const fives = {
+    psmi: watch.lowest(scores, FIVE),
+    loss: watch.lowest(
+      early.losses.map((x) => -x),
+      FIVE,
+    ),
+  };
   const judged = [...new Set([...fives.psmi, ...fives.loss])];
   const members = watch.membersOf(N, judged, seed);
   const others = members.map((row, model) => {
-    const network = trained(seed * 1000 + 10 + 2 * model, data, all.filter((i) => row[i] === 1));
+    const network = trained(
+      seed * 1000 + 10 + 2 * model,
+      data,
+      all.filter((i) => row[i] === 1),
+    );
     return watch.look(network, data).gaps;
   });
   const { gaps } = watch.look(trained(own, data, all), data);
   const memorised = (sample) => {
-    const side = (is) => fitted(others.filter((_, model) => members[model][sample] === is).map((row) => row[sample]));
+    const side = (is) =>
+      fitted(
+        others
+          .filter((_, model) => members[model][sample] === is)
+          .map((row) => row[sample]),
+      );
     return lira.logRatio(gaps[sample], side(1), side(0)) >= ETA;
   };
-  return Object.fromEntries(Object.entries(fives).map(([name, five]) => [name, five.filter(memorised).length]));
+  return Object.fromEntries(
+    Object.entries(fives).map(([name, five]) => [name, five.filter(memorised).length]),
+  );
 }
 
-for (let seed = 0; seed < Number(process.argv[2]); seed++) console.log(JSON.stringify({ seed, ...played(seed) }));
+for (let seed = 0; seed < Number(process.argv[2]); seed++)
+  console.log(JSON.stringify({ seed, ...played(seed) }));

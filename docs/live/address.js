@@ -9,7 +9,8 @@ const LONGEST = 4000; // characters
 export const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
 /** @param {unknown} value */
-export const isWhole = (value) => typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
+export const isWhole = (value) =>
+  typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 
 /** @param {unknown} value */
 export const isFlag = (value) => typeof value === "boolean";
@@ -24,9 +25,14 @@ export function usable(text, valid) {
   const found = parsed(text);
   if (found === null) return { state: {}, problems: ["it is no state of a dashboard"] };
   const [good, bad] = [true, false].map((wanted) =>
-    Object.entries(found).filter(([name, value]) => (Object.hasOwn(valid, name) && valid[name](value)) === wanted),
+    Object.entries(found).filter(
+      ([name, value]) => (Object.hasOwn(valid, name) && valid[name](value)) === wanted,
+    ),
   );
-  return { state: Object.fromEntries(good), problems: bad.map(([name, value]) => problem(name, value, name in valid)) };
+  return {
+    state: Object.fromEntries(good),
+    problems: bad.map(([name, value]) => problem(name, value, name in valid)),
+  };
 }
 
 /** @param {string} text */
@@ -47,8 +53,10 @@ function parsed(text) {
  */
 function problem(name, value, known) {
   if (!known) return `unknown part of a state: ${short(name)}`;
-  if (name === "comparing") return "this page does not hold the scores that are compared";
-  if (name === "selected" && isWhole(value)) return `there is no sample at position ${value} here`;
+  if (name === "comparing")
+    return "this page does not hold the scores that are compared";
+  if (name === "selected" && isWhole(value))
+    return `there is no sample at position ${value} here`;
   return `unknown ${name} ${short(JSON.stringify(value))}`;
 }
 
@@ -64,7 +72,8 @@ function short(text) {
  */
 export function isNear(tau, scores) {
   let [low, high] = [Infinity, -Infinity];
-  for (let i = 0; i < scores.length; i++) [low, high] = [Math.min(low, scores[i]), Math.max(high, scores[i])];
+  for (let i = 0; i < scores.length; i++)
+    [low, high] = [Math.min(low, scores[i]), Math.max(high, scores[i])];
   const reach = high - low || Math.max(Math.abs(low), 1);
   return low - reach <= tau && tau <= high + reach;
 }

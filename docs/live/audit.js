@@ -6,7 +6,16 @@ import { rankShareAtMost, tauAtRank } from "../../memowidgets/widgets/static/mat
 import { unpack } from "../../memowidgets/widgets/static/wire.js";
 import { isFlag, isNear, isNumber, isWhole, usable } from "./address.js";
 import { detailOf } from "./details.js";
-import { areaOf, comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } from "./views.js";
+import {
+  areaOf,
+  comparedOf,
+  errorsOf,
+  judgedOf,
+  logLiraOf,
+  scoresOf,
+  truthOf,
+  wireOf,
+} from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
 /** @typedef {import("../../memowidgets/widgets/static/messages.js").Picked} Choice */
@@ -41,7 +50,18 @@ const SORTS = [
   ["order", "as in the dataset"],
 ];
 /** What changes the view that the address names. */
-const PUBLISHED = [...PICKS, "tau_committed", "eta_committed", "comparing", "more", "filter", "sort", "decision", "page", "selected"];
+const PUBLISHED = [
+  ...PICKS,
+  "tau_committed",
+  "eta_committed",
+  "comparing",
+  "more",
+  "filter",
+  "sort",
+  "decision",
+  "page",
+  "selected",
+];
 const PAIRED = "In a notebook, the dashboard also says whether these AUCs differ.";
 const NOTICE =
   "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
@@ -61,7 +81,11 @@ class Parts extends Answers {
   narrowed(asked) {
     const [rows, part, compared] = [super.narrowed(asked), asked.part, this.compared()];
     if (!part || compared === null) return rows;
-    return rows.filter((row) => part.flagged.every((flagged, i) => compared.ranks[i][row] <= part.budget === flagged));
+    return rows.filter((row) =>
+      part.flagged.every(
+        (flagged, i) => compared.ranks[i][row] <= part.budget === flagged,
+      ),
+    );
   }
 }
 
@@ -81,14 +105,35 @@ export class Recorded {
     /** @type {StandIn} */
     this.model = new StandIn(
       {
-        metric, layer, checkpoint,
+        metric,
+        layer,
+        checkpoint,
         _choices: content.choices,
-        computed: true, outdated: false, _work: { busy: false }, _status: "",
-        _message: { kind: "", text: "" }, _warnings: [], _notes: [],
-        tau: content.tau, tau_committed: content.tau, eta: content.eta, eta_committed: content.eta,
-        comparing: [], _beside: {}, _compared: {}, more: false, _dimmed: false,
-        page: 0, page_size: size, filter: "flagged", sort: "risk", decision: "any",
-        _version: 0, _decided: 0, selected: null, _has_address: true,
+        computed: true,
+        outdated: false,
+        _work: { busy: false },
+        _status: "",
+        _message: { kind: "", text: "" },
+        _warnings: [],
+        _notes: [],
+        tau: content.tau,
+        tau_committed: content.tau,
+        eta: content.eta,
+        eta_committed: content.eta,
+        comparing: [],
+        _beside: {},
+        _compared: {},
+        more: false,
+        _dimmed: false,
+        page: 0,
+        page_size: size,
+        filter: "flagged",
+        sort: "risk",
+        decision: "any",
+        _version: 0,
+        _decided: 0,
+        selected: null,
+        _has_address: true,
       },
       (asked) => this.hear(asked),
     );
@@ -98,7 +143,11 @@ export class Recorded {
     this.followed = false;
     /** Where τ is by the explorer, which is ahead of the trait. @type {number | undefined} */
     this.asked = undefined;
-    this.items = content.ids.map((id, i) => ({ id, label: content.classes[this.label(i)], text: content.texts?.[i] }));
+    this.items = content.ids.map((id, i) => ({
+      id,
+      label: content.classes[this.label(i)],
+      text: content.texts?.[i],
+    }));
     this.view = this.found(metric, layer, checkpoint) ?? content.views[0];
     /** @type {import("./views.js").Wire} */
     this.wire;
@@ -108,10 +157,16 @@ export class Recorded {
     this.compared = null;
     this.show(this.view);
     for (const name of PICKS) this.model.on(`change:${name}`, () => this.pick(name));
-    this.model.on("change:tau_committed", () => (this.taus = new Map([[this.view.metric, this.model.get("tau_committed")]])));
+    this.model.on(
+      "change:tau_committed",
+      () =>
+        (this.taus = new Map([[this.view.metric, this.model.get("tau_committed")]])),
+    );
     this.model.on("change:eta_committed", () => this.tellLate());
     this.model.on("change:comparing", () => this.compare());
-    this.model.on("change:eta_committed", () => this.model.set("_version", this.model.get("_version") + 1));
+    this.model.on("change:eta_committed", () =>
+      this.model.set("_version", this.model.get("_version") + 1),
+    );
     for (const name of PUBLISHED) this.model.on(`change:${name}`, () => this.publish());
   }
 
@@ -128,7 +183,10 @@ export class Recorded {
    */
   found(metric, layer, checkpoint) {
     return this.content.views.find(
-      (view) => view.metric === metric && view.checkpoint === checkpoint && (view.layer === "" || view.layer === layer),
+      (view) =>
+        view.metric === metric &&
+        view.checkpoint === checkpoint &&
+        (view.layer === "" || view.layer === layer),
     );
   }
 
@@ -138,16 +196,27 @@ export class Recorded {
    */
   pick(changed) {
     if (this.picking) return;
-    const wanted = { metric: this.model.get("metric"), layer: this.model.get("layer"), checkpoint: this.model.get("checkpoint") };
+    const wanted = {
+      metric: this.model.get("metric"),
+      layer: this.model.get("layer"),
+      checkpoint: this.model.get("checkpoint"),
+    };
     const exact = this.found(wanted.metric, wanted.layer, wanted.checkpoint);
     const view = exact ?? this.nearest(wanted, changed);
-    const byLayer = this.content.choices.metrics.find(({ value }) => value === wanted.metric)?.usesLayer;
-    const named = byLayer ? [wanted.metric, wanted.layer, wanted.checkpoint] : [wanted.metric, wanted.checkpoint];
+    const byLayer = this.content.choices.metrics.find(
+      ({ value }) => value === wanted.metric,
+    )?.usesLayer;
+    const named = byLayer
+      ? [wanted.metric, wanted.layer, wanted.checkpoint]
+      : [wanted.metric, wanted.checkpoint];
     const name = named.map((value) => this.labelOf(value)).join(", ");
-    const text = exact ? "" : `This page does not hold ${name}. It shows ${view.title}.`;
+    const text = exact
+      ? ""
+      : `This page does not hold ${name}. It shows ${view.title}.`;
     this.model.set("_message", { kind: "note", text });
     this.picking = true;
-    for (const part of PICKS) if (part !== "layer" || view.layer !== "") this.model.set(part, view[part]);
+    for (const part of PICKS)
+      if (part !== "layer" || view.layer !== "") this.model.set(part, view[part]);
     this.picking = false;
     this.show(view);
   }
@@ -155,7 +224,9 @@ export class Recorded {
   /** @param {string} value */
   labelOf(value) {
     const all = Object.values(this.content.choices).flat();
-    return (all.find((choice) => choice.value === value)?.label ?? value).split(" · ")[0];
+    return (all.find((choice) => choice.value === value)?.label ?? value).split(
+      " · ",
+    )[0];
   }
 
   /**
@@ -166,8 +237,13 @@ export class Recorded {
   nearest(wanted, changed) {
     const weights = { metric: 4, checkpoint: 2, layer: 1, [changed]: 8 };
     const likeness = (/** @type {View} */ view) =>
-      PICKS.reduce((sum, part) => sum + (view[part] === wanted[part] ? weights[part] : 0), 0);
-    return this.content.views.reduce((best, view) => (likeness(view) > likeness(best) ? view : best));
+      PICKS.reduce(
+        (sum, part) => sum + (view[part] === wanted[part] ? weights[part] : 0),
+        0,
+      );
+    return this.content.views.reduce((best, view) =>
+      likeness(view) > likeness(best) ? view : best,
+    );
   }
 
   /** What restores this view: no sample's id, and no text. */
@@ -179,7 +255,8 @@ export class Recorded {
 
   /** Tells the page what is shown, so that its address says so too. */
   publish() {
-    if (this.followed && !this.picking) this.model.emit("msg:custom", { type: "state", state: this.state }, []);
+    if (this.followed && !this.picking)
+      this.model.emit("msg:custom", { type: "state", state: this.state }, []);
   }
 
   /**
@@ -193,16 +270,22 @@ export class Recorded {
       const { state, problems } = usable(text, this.valid());
       this.picking = true;
       for (const name of PICKS) model.set(name, state[name] ?? model.get(name));
-      for (const name of ["eta", "eta_committed"]) model.set(name, state.eta ?? model.get("eta"));
+      for (const name of ["eta", "eta_committed"])
+        model.set(name, state.eta ?? model.get("eta"));
       this.picking = false;
       this.pick("metric");
       this.picking = true;
       const { tau = model.get("tau"), checkpoint, layer, metric, eta, ...rest } = state;
-      if (isNear(tau, scoresOf(this.view))) for (const name of ["tau", "tau_committed"]) model.set(name, tau);
-      else problems.push(`τ = ${Number(tau.toPrecision(4))} is far from every score here, so it is of another audit`);
+      if (isNear(tau, scoresOf(this.view)))
+        for (const name of ["tau", "tau_committed"]) model.set(name, tau);
+      else
+        problems.push(
+          `τ = ${Number(tau.toPrecision(4))} is far from every score here, so it is of another audit`,
+        );
       for (const [name, value] of Object.entries(rest)) model.set(name, value);
       this.picking = false;
-      const said = `${model.get("_message").text} Not restored: ${problems.join("; ")}.`.trim();
+      const said =
+        `${model.get("_message").text} Not restored: ${problems.join("; ")}.`.trim();
       if (problems.length > 0) model.set("_message", { kind: "note", text: said });
     }
     this.publish();
@@ -211,12 +294,22 @@ export class Recorded {
   /** @returns {import("./address.js").Valid}  of a state */
   valid() {
     const { choices, ids } = this.content;
-    const oneOf = (/** @type {string[]} */ values) => (/** @type {unknown} */ value) => values.includes(/** @type {string} */ (value));
-    const named = (/** @type {Choice[]} */ offered) => oneOf(offered.map(({ value }) => value));
+    const oneOf = (/** @type {string[]} */ values) => (/** @type {unknown} */ value) =>
+      values.includes(/** @type {string} */ (value));
+    const named = (/** @type {Choice[]} */ offered) =>
+      oneOf(offered.map(({ value }) => value));
     return {
-      checkpoint: named(choices.checkpoints), layer: named(choices.layers), metric: named(choices.metrics),
-      tau: isNumber, eta: isNumber, comparing: (picks) => this.areComparable(picks), more: isFlag, page: isWhole,
-      filter: oneOf(FILTERS), sort: oneOf(SORTS.map(([name]) => name)), decision: oneOf(["any"]),
+      checkpoint: named(choices.checkpoints),
+      layer: named(choices.layers),
+      metric: named(choices.metrics),
+      tau: isNumber,
+      eta: isNumber,
+      comparing: (picks) => this.areComparable(picks),
+      more: isFlag,
+      page: isWhole,
+      filter: oneOf(FILTERS),
+      sort: oneOf(SORTS.map(([name]) => name)),
+      decision: oneOf(["any"]),
       selected: (value) => value === null || (isWhole(value) && value < ids.length),
     };
   }
@@ -224,7 +317,9 @@ export class Recorded {
   /** @param {unknown} picks  of an address, so from anywhere */
   areComparable(picks) {
     const isHeld = (/** @type {any} */ pick) =>
-      pick !== null && typeof pick === "object" && this.found(pick.metric, pick.layer, pick.checkpoint) !== undefined;
+      pick !== null &&
+      typeof pick === "object" &&
+      this.found(pick.metric, pick.layer, pick.checkpoint) !== undefined;
     return Array.isArray(picks) && picks.length <= 2 && picks.every(isHeld);
   }
 
@@ -266,7 +361,13 @@ export class Recorded {
     if (known !== undefined) return known;
     const [before, at] = [Array.from(scoresOf(this.view)), this.model.get("tau")];
     const { scores } = unpack(this.wireOf(view).data);
-    return tauAtRank(scores, rankShareAtMost(scores, before.filter((score) => score <= at).length / before.length));
+    return tauAtRank(
+      scores,
+      rankShareAtMost(
+        scores,
+        before.filter((score) => score <= at).length / before.length,
+      ),
+    );
   }
 
   /** Sends what is known at η. */
@@ -274,7 +375,12 @@ export class Recorded {
     const { model, view } = this;
     const eta = model.get("eta_committed");
     const asRecorded = eta === this.content.eta;
-    model.set("_late", { version: this.version, eta, remarks: asRecorded ? view.remarks : [], truly: asRecorded ? view.truly : "" });
+    model.set("_late", {
+      version: this.version,
+      eta,
+      remarks: asRecorded ? view.remarks : [],
+      truly: asRecorded ? view.truly : "",
+    });
     this.compare();
   }
 
@@ -283,25 +389,54 @@ export class Recorded {
     const { model, logLira } = this;
     const eta = model.get("eta_committed");
     const picks = /** @type {PickOf[]} */ ([this.view, ...model.get("comparing")]);
-    const views = picks.flatMap((pick) => this.found(pick.metric, pick.layer, pick.checkpoint) ?? []);
+    const views = picks.flatMap(
+      (pick) => this.found(pick.metric, pick.layer, pick.checkpoint) ?? [],
+    );
     if (views.length < picks.length) {
-      model.set("_message", { kind: "note", text: "This page does not hold that score." });
+      model.set("_message", {
+        kind: "note",
+        text: "This page does not hold that score.",
+      });
       model.set("comparing", []);
     }
     if (views.length < 2 || views.length < picks.length) return;
-    const differ = PICKS.filter((name) => new Set(views.map((view) => this.pickOf(view)[name])).size > 1);
-    const names = views.map((view) => differ.map((name) => view[name]).filter(Boolean).map((value) => this.labelOf(value)).join(", ") || view.title);
+    const differ = PICKS.filter(
+      (name) => new Set(views.map((view) => this.pickOf(view)[name])).size > 1,
+    );
+    const names = views.map(
+      (view) =>
+        differ
+          .map((name) => view[name])
+          .filter(Boolean)
+          .map((value) => this.labelOf(value))
+          .join(", ") || view.title,
+    );
     const { checkpoint } = this.view;
-    const beside = this.content.choices.metrics.flatMap(({ value }) => this.found(value, model.get("layer"), checkpoint) ?? []);
-    const areas = [...new Set([...views, ...beside])].map((view) => ({
-      name: names[views.indexOf(view)] ?? this.labelOf(view.metric), auc: areaOf(view, logLira, eta), marked: views.includes(view),
-    })).filter(({ auc }) => auc !== null).sort((a, b) => (b.auc?.[0] ?? 0) - (a.auc?.[0] ?? 0));
+    const beside = this.content.choices.metrics.flatMap(
+      ({ value }) => this.found(value, model.get("layer"), checkpoint) ?? [],
+    );
+    const areas = [...new Set([...views, ...beside])]
+      .map((view) => ({
+        name: names[views.indexOf(view)] ?? this.labelOf(view.metric),
+        auc: areaOf(view, logLira, eta),
+        marked: views.includes(view),
+      }))
+      .filter(({ auc }) => auc !== null)
+      .sort((a, b) => (b.auc?.[0] ?? 0) - (a.auc?.[0] ?? 0));
     const [first, second] = views.map((view) => areaOf(view, logLira, eta));
     const said = first === null || second === null ? "" : PAIRED;
     this.compared = comparedOf(views, logLira, eta);
     model.set("_beside", picks[1]);
     const truly = eta === this.content.eta ? this.view.truly : "";
-    model.set("_compared", { version: this.version, eta, names, ...this.compared, truly, said, areas });
+    model.set("_compared", {
+      version: this.version,
+      eta,
+      names,
+      ...this.compared,
+      truly,
+      said,
+      areas,
+    });
   }
 
   /**
@@ -312,13 +447,19 @@ export class Recorded {
   follow(before, view) {
     const moved = /** @type {PickOf[]} */ (this.model.get("comparing")).map((other) => {
       const there = { ...other };
-      for (const name of PICKS) if (other[name] === before[name]) there[name] = view[name];
+      for (const name of PICKS)
+        if (other[name] === before[name]) there[name] = view[name];
       const same = this.found(there.metric, there.layer, there.checkpoint) === view;
       return same ? this.pickOf(before) : there;
     });
     this.model.set("comparing", moved);
     const layer = this.model.get("layer");
-    const other = this.content.views.find((one) => one.checkpoint === view.checkpoint && one.metric !== view.metric && (one.layer === "" || one.layer === layer));
+    const other = this.content.views.find(
+      (one) =>
+        one.checkpoint === view.checkpoint &&
+        one.metric !== view.metric &&
+        (one.layer === "" || one.layer === layer),
+    );
     this.model.set("_beside", other === undefined ? {} : this.pickOf(other));
   }
 
@@ -346,7 +487,8 @@ export class Recorded {
           decisions: scores.map(() => CHOICES.indexOf("undecided")),
           errors: errorsOf(view),
           log_lira: Array.from(this.logLira),
-          canaries: content.canaries === null ? undefined : Array.from(content.canaries),
+          canaries:
+            content.canaries === null ? undefined : Array.from(content.canaries),
           right: content.right === null ? undefined : Array.from(content.right),
         },
         kind: content.texts === null ? "number" : "text",
@@ -359,7 +501,11 @@ export class Recorded {
         filters: FILTERS,
         sorts: SORTS,
       },
-      () => ({ tau: this.asked ?? model.get("tau"), eta: model.get("eta"), page_size: this.size }),
+      () => ({
+        tau: this.asked ?? model.get("tau"),
+        eta: model.get("eta"),
+        page_size: this.size,
+      }),
     );
   }
 
@@ -371,11 +517,21 @@ export class Recorded {
   hear(asked) {
     if (asked.type === "log_lira") {
       const { rising } = this.wire;
-      return { content: { type: "log_lira", version: asked.version, wide: true }, buffers: [rising.slice().buffer] };
+      return {
+        content: { type: "log_lira", version: asked.version, wide: true },
+        buffers: [rising.slice().buffer],
+      };
     }
     if (asked.type === "knock") {
-      const picked = [this.model.get("checkpoint"), this.model.get("layer"), this.model.get("metric")];
-      return { content: { type: "heard", request: asked.request, picked }, buffers: [] };
+      const picked = [
+        this.model.get("checkpoint"),
+        this.model.get("layer"),
+        this.model.get("metric"),
+      ];
+      return {
+        content: { type: "heard", request: asked.request, picked },
+        buffers: [],
+      };
     }
     if (asked.type === "address") {
       this.restore(asked.text);
@@ -383,7 +539,8 @@ export class Recorded {
     }
     this.asked = asked.tau;
     const found = this.answers.answer(asked);
-    if (found?.content.type !== "opened" || found.content.position === null) return found;
+    if (found?.content.type !== "opened" || found.content.position === null)
+      return found;
     found.content.more = true; // what follows, or is there already
     if (asked.known) this.tellKnown(asked.request, asked.position);
     return found;
@@ -394,7 +551,15 @@ export class Recorded {
    * @param {number} position
    */
   tellKnown(request, position) {
-    const known = detailOf(this.content, this.view, this.model.get("layer"), this.logLira[position], position);
-    setTimeout(() => this.model.emit("msg:custom", { type: "known", request, known }, []));
+    const known = detailOf(
+      this.content,
+      this.view,
+      this.model.get("layer"),
+      this.logLira[position],
+      position,
+    );
+    setTimeout(() =>
+      this.model.emit("msg:custom", { type: "known", request, known }, []),
+    );
   }
 }

@@ -35,24 +35,38 @@ import { scoresOf } from "./views.js";
 export function detailOf(audit, shown, layer, logLira, position) {
   const { choices, views } = audit;
   const of = views.filter((view) => view.metric === shown.metric);
-  const all = choices.layers.map((choice) => ({ ...choice, marked: choice.value === layer }));
+  const all = choices.layers.map((choice) => ({
+    ...choice,
+    marked: choice.value === layer,
+  }));
   const layers = shown.layer === "" ? [{ value: "", label: "", marked: true }] : all;
   const checkpoints = choices.checkpoints.map((choice) => ({
-    ...choice, label: choice.label.split(" · ")[0], marked: choice.value === shown.checkpoint,
+    ...choice,
+    label: choice.label.split(" · ")[0],
+    marked: choice.value === shown.checkpoint,
   }));
   const scores = checkpoints.map((checkpoint) =>
     layers.map((at) => {
-      const view = of.find((one) => one.checkpoint === checkpoint.value && one.layer === at.value);
+      const view = of.find(
+        (one) => one.checkpoint === checkpoint.value && one.layer === at.value,
+      );
       return view === undefined ? null : scoresOf(view)[position];
     }),
   );
-  const title = choices.metrics.find((choice) => choice.value === shown.metric)?.label ?? shown.metric;
+  const title =
+    choices.metrics.find((choice) => choice.value === shown.metric)?.label ??
+    shown.metric;
   return {
-    title, checkpoints, layers, scores,
+    title,
+    checkpoints,
+    layers,
+    scores,
     digits: shown.digits,
     shadows: shadowsOf(audit.shadows, logLira, position),
     neighbours: [],
-    notes: ["Its nearest samples need the representations: see them in a notebook, with mw.open_recorded."],
+    notes: [
+      "Its nearest samples need the representations: see them in a notebook, with mw.open_recorded.",
+    ],
   };
 }
 
@@ -61,14 +75,25 @@ export function detailOf(audit, shown, layer, logLira, position) {
  * @param {number} logLira
  * @param {number} position
  */
-function shadowsOf({ models, checkpoint, gaps, inside, target, fits }, logLira, position) {
+function shadowsOf(
+  { models, checkpoint, gaps, inside, target, fits },
+  logLira,
+  position,
+) {
   const start = position * models;
   const tenths = new Int16Array(gaps.buffer, 2 * start, models);
   const isIn = unpackBits(inside, start + models).subarray(start);
   const of = (/** @type {number} */ side) =>
-    Array.from(tenths).filter((_, i) => isIn[i] === side).map((gap) => gap / 10).sort((a, b) => a - b);
+    Array.from(tenths)
+      .filter((_, i) => isIn[i] === side)
+      .map((gap) => gap / 10)
+      .sort((a, b) => a - b);
   const sides = [of(1), of(0)];
-  const [meanIn, varianceIn, meanOut, varianceOut] = new Float32Array(fits.buffer, 16 * position, 4);
+  const [meanIn, varianceIn, meanOut, varianceOut] = new Float32Array(
+    fits.buffer,
+    16 * position,
+    4,
+  );
   return {
     inside: sides[0],
     outside: sides[1],

@@ -10,7 +10,11 @@ import { start } from "./start.js";
 const NARROW = 600; // pixels, below which the open sample follows the others
 
 start((content, el) => {
-  const onward = html("button", { class: "mw-guess-onward", type: "button" }, `Now do it for all ${content.guess.samples} notes →`);
+  const onward = html(
+    "button",
+    { class: "mw-guess-onward", type: "button" },
+    `Now do it for all ${content.guess.samples} notes →`,
+  );
   const box = html("div", { class: "mw-dashboard" });
   showGuess(content.guess, el, onward);
   onward.addEventListener("click", () => {
@@ -31,7 +35,10 @@ function showAll(content, box) {
   /** @type {Inspector | null} */
   let inspector = null;
   new Explorer(
-    model, box, (tau, counts) => inspector?.follow(tau, counts), () => inspector?.showFilter("on the line"),
+    model,
+    box,
+    (tau, counts) => inspector?.follow(tau, counts),
+    () => inspector?.showFilter("on the line"),
   );
   model.set("selected", content.opened ?? null);
   inspector = new Inspector(model, box, true);

@@ -5,6 +5,10 @@ import { html } from "../../memowidgets/widgets/static/dom.js";
 import { start } from "./start.js";
 
 start((content, el) => {
-  const onward = html("a", { href: "../index.html" }, `Now do it for all ${content.guess.samples} notes →`);
+  const onward = html(
+    "a",
+    { href: "../index.html" },
+    `Now do it for all ${content.guess.samples} notes →`,
+  );
   showGuess(content.guess, el, onward, true);
 });

@@ -10,5 +10,6 @@ start((content, el) => {
   dashboard.render({ model: new Recorded(content, PAGE_SIZE).model, el });
   if (content.texts !== null) return;
   const search = el.querySelector(".mw-search"); // there is no text to search through
-  for (const name of ["placeholder", "aria-label"]) search?.setAttribute(name, "search ids");
+  for (const name of ["placeholder", "aria-label"])
+    search?.setAttribute(name, "search ids");
 });

@@ -23,7 +23,11 @@ function warn(words) {
 /** What a browser must have, and what for. @type {[string, () => boolean, string][]} */
 const NEEDS = [
   ["DecompressionStream", () => "DecompressionStream" in window, "unpacks the numbers"],
-  ["canvas", () => Boolean(document.createElement("canvas").getContext?.("2d")), "draws the pictures"],
+  [
+    "canvas",
+    () => Boolean(document.createElement("canvas").getContext?.("2d")),
+    "draws the pictures",
+  ],
 ];
 
 /** What the page holds for its part. @returns {Promise<any>} */
@@ -41,12 +45,18 @@ async function content() {
  */
 export async function start(show) {
   window.addEventListener("load", () => {
-    const styled = getComputedStyle(document.documentElement).getPropertyValue("--site-styled") !== "";
-    if (!styled && document.querySelector('link[rel="stylesheet"]') !== null) warn(UNSTYLED);
+    const styled =
+      getComputedStyle(document.documentElement).getPropertyValue("--site-styled") !==
+      "";
+    if (!styled && document.querySelector('link[rel="stylesheet"]') !== null)
+      warn(UNSTYLED);
   });
   try {
     for (const [name, there, why] of NEEDS) {
-      if (!there()) throw new Error(`this browser has no ${name}, which ${why}, so open the page in a current Firefox, Chrome, Edge or Safari`);
+      if (!there())
+        throw new Error(
+          `this browser has no ${name}, which ${why}, so open the page in a current Firefox, Chrome, Edge or Safari`,
+        );
     }
     show(await content(), place("live"));
     document.body.dataset.ready = "true";

@@ -78,7 +78,10 @@ export function wireOf(view, logLira, etaRange, version) {
     counts[counts.length - 1] += 1;
   }
   const shared = counts.flatMap((count, i) => (count > 1 ? [i] : []));
-  const codes = view.errors === null ? null : Uint8Array.from(order, (i) => view.errors?.codes[i] ?? 0);
+  const codes =
+    view.errors === null
+      ? null
+      : Uint8Array.from(order, (i) => view.errors?.codes[i] ?? 0);
   const data = {
     version,
     title: view.title,
@@ -110,13 +113,19 @@ export function truthOf({ data, counts, shared, rising }, eta) {
   const hits = new Uint32Array(counts.length);
   let at = 0;
   counts.forEach((count, value) => {
-    for (const end = at + count; at < end; at++) hits[value] += rising[at] >= eta ? 1 : 0;
+    for (const end = at + count; at < end; at++)
+      hits[value] += rising[at] >= eta ? 1 : 0;
   });
   const bits = new Uint8Array(Math.ceil(counts.length / 8));
   hits.forEach((count, i) => {
     if (count > 0) bits[i >> 3] |= 128 >> (i & 7);
   });
-  return { version: data.version, eta, bits, of_shared: Uint32Array.from(shared, (i) => hits[i]) };
+  return {
+    version: data.version,
+    eta,
+    bits,
+    of_shared: Uint32Array.from(shared, (i) => hits[i]),
+  };
 }
 
 /**

@@ -2,7 +2,9 @@
 
 const models = new Map();
 const socket = new WebSocket(`ws://${location.host}/messages`);
-socket.onclose = () => { window.mwClosed = true; };
+socket.onclose = () => {
+  window.mwClosed = true;
+};
 const bytes = (text) => {
   const letters = atob(text);
   const found = new Uint8Array(letters.length);
@@ -10,7 +12,11 @@ const bytes = (text) => {
   return new DataView(found.buffer);
 };
 const letters = (data) => {
-  const view = new Uint8Array(data.buffer ?? data, data.byteOffset ?? 0, data.byteLength);
+  const view = new Uint8Array(
+    data.buffer ?? data,
+    data.byteOffset ?? 0,
+    data.byteLength,
+  );
   let text = "";
   for (const byte of view) text += String.fromCharCode(byte);
   return btoa(text);
@@ -32,14 +38,17 @@ const take = (value, path, paths, buffers) => {
   }
   if (value === null || typeof value !== "object") return value;
   const copy = Array.isArray(value) ? [] : {};
-  for (const key of Object.keys(value)) copy[key] = take(value[key], [...path, key], paths, buffers);
+  for (const key of Object.keys(value))
+    copy[key] = take(value[key], [...path, key], paths, buffers);
   return copy;
 };
 class Model {
   constructor(id, state) {
     Object.assign(this, { id, state, changed: {}, handlers: new Map() });
   }
-  get(name) { return this.state[name]; }
+  get(name) {
+    return this.state[name];
+  }
   set(name, value) {
     this.take({ [name]: value });
     this.changed[name] = value;
@@ -47,7 +56,9 @@ class Model {
   take(values) {
     const other = Object.keys(values).filter((name) => {
       const [now, then] = [this.state[name], values[name]];
-      return now !== then && (isBinary(then) || JSON.stringify(now) !== JSON.stringify(then));
+      return (
+        now !== then && (isBinary(then) || JSON.stringify(now) !== JSON.stringify(then))
+      );
     });
     for (const name of other) this.state[name] = values[name];
     for (const name of other) this.emit(`change:${name}`);
@@ -57,16 +68,25 @@ class Model {
     const [paths, buffers] = [[], []];
     const state = take(this.changed, [], paths, buffers);
     this.changed = {};
-    if (Object.keys(state).length > 0) this.post({ method: "update", state, buffer_paths: paths }, buffers);
+    if (Object.keys(state).length > 0)
+      this.post({ method: "update", state, buffer_paths: paths }, buffers);
   }
-  send(content) { this.post({ method: "custom", content }, []); }
-  post(data, buffers) { socket.send(JSON.stringify({ comm: this.id, data, buffers })); }
+  send(content) {
+    this.post({ method: "custom", content }, []);
+  }
+  post(data, buffers) {
+    socket.send(JSON.stringify({ comm: this.id, data, buffers }));
+  }
   on(name, handler) {
     const known = this.handlers.get(name) ?? new Set();
     this.handlers.set(name, known.add(handler));
   }
-  off(name, handler) { this.handlers.get(name)?.delete(handler); }
-  emit(name, ...args) { for (const one of [...(this.handlers.get(name) ?? [])]) one(...args); }
+  off(name, handler) {
+    this.handlers.get(name)?.delete(handler);
+  }
+  emit(name, ...args) {
+    for (const one of [...(this.handlers.get(name) ?? [])]) one(...args);
+  }
 }
 const views = new Map();
 const show = async (id, token) => {
@@ -74,12 +94,20 @@ const show = async (id, token) => {
   const style = document.createElement("style");
   style.textContent = model.get("_css");
   document.head.append(style);
-  const address = URL.createObjectURL(new Blob([model.get("_esm")], { type: "text/javascript" }));
+  const address = URL.createObjectURL(
+    new Blob([model.get("_esm")], { type: "text/javascript" }),
+  );
   const el = document.createElement("div");
   document.querySelector("main").append(el); // at once: modules do not load in the order of the cells
   const module = (await import(address)).default;
   const undo = await (module.render ?? module)({ model, el });
-  views.set(id, [...(views.get(id) ?? []), () => { undo?.(); el.remove(); }]);
+  views.set(id, [
+    ...(views.get(id) ?? []),
+    () => {
+      undo?.();
+      el.remove();
+    },
+  ]);
   socket.send(JSON.stringify({ done: token }));
 };
 socket.onmessage = ({ data: text }) => {
@@ -87,10 +115,13 @@ socket.onmessage = ({ data: text }) => {
   const found = (buffers ?? []).map(bytes);
   if (kind === "show") show(comm, token);
   else if (kind === "flush") socket.send(JSON.stringify({ done: token }));
-  else if (kind === "comm_open") models.set(comm, new Model(comm, put(data.state, data.buffer_paths, found)));
+  else if (kind === "comm_open")
+    models.set(comm, new Model(comm, put(data.state, data.buffer_paths, found)));
   else if (kind === "comm_close") {
     for (const undo of views.get(comm) ?? []) undo();
     models.delete(comm);
-  } else if (data.method === "update") models.get(comm)?.take(put(data.state, data.buffer_paths, found));
-  else if (data.method === "custom") models.get(comm)?.emit("msg:custom", data.content, found);
+  } else if (data.method === "update")
+    models.get(comm)?.take(put(data.state, data.buffer_paths, found));
+  else if (data.method === "custom")
+    models.get(comm)?.emit("msg:custom", data.content, found);
 };

@@ -1,4 +1,4 @@
-"""The JavaScript of the package and the site: its own tests, and its types under TypeScript."""
+"""The JavaScript of the package and the site: its tests, its types and its format."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import subprocess
 
 import pytest
 
-from tests.front_end.tools import HERE, LOCK, node_modules
+from tests.front_end.tools import FORMATTED, HERE, LOCK, ROOT, node_modules, prettier
 
-ROOT = HERE.parents[1]
 TESTS = sorted((ROOT / "tests").rglob("*.test.mjs"))
 FILES = [
     file for room in ("memowidgets", "docs") for file in (ROOT / room).rglob("*.js")
@@ -37,6 +36,13 @@ def test_all_front_ends_are_typed_and_a_wrong_type_is_noticed(tmp_path):
     assert listed == {str(file) for file in (*FILES, wrong)}
     assert len(said) == 1, "\n".join(said)
     assert "wrong.js(3,3): error TS2345" in said[0]
+
+
+def test_prettier_has_formatted_all_and_notices_what_it_has_not(tmp_path):
+    done = prettier("--check", FORMATTED)
+    assert done.returncode == 0, f"run `make format`\n{done.stderr}"
+    (tmp_path / "wide.js").write_text(f"const sum = {'1 + ' * 30}1;\n")
+    assert "wide.js" in prettier("--check", "wide.js", cwd=tmp_path).stderr
 
 
 def test_no_check_is_turned_off():

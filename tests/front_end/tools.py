@@ -1,10 +1,14 @@
-"""What checks the front ends comes from npm, in the versions of package-lock.json."""
+"""What checks and formats the front ends comes from npm, in the versions of package-lock.json.
+
+`python -m tests.front_end.tools` formats all JavaScript and styles in place.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +19,13 @@ from filelock import FileLock
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-__all__ = ["HERE", "node_modules", "serious"]
+__all__ = ["FORMATTED", "HERE", "node_modules", "prettier", "serious"]
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FORMATTED = (
+    "**/*.{js,mjs,css}"  # what Prettier formats, in each folder but the ignored ones
+)
 LOCK = HERE / "package-lock.json"
 ALONE = Path(
     tempfile.gettempdir(),
@@ -43,6 +51,19 @@ def node_modules() -> Path:
     return INSTALLED.parent
 
 
+def prettier(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run Prettier in a folder, by the settings of this repository."""
+    program = node_modules() / "prettier" / "bin" / "prettier.cjs"
+    config = ROOT / ".prettierrc.json"
+    return subprocess.run(
+        ["node", program, "--config", config, "--log-level=warn", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def serious(page: Page, part: str = "html") -> list[str]:
     """What keeps people from a part of a page, as axe-core judges it."""
     if not page.evaluate("'axe' in window"):
@@ -64,3 +85,7 @@ def _install(npm: str) -> None:
         if done.returncode:
             pytest.skip(f"no package index: npm ci failed: {done.stderr[-500:]}")
         INSTALLED.touch()
+
+
+if __name__ == "__main__":
+    sys.exit(prettier("--write", FORMATTED).stderr)

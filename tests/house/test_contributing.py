@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from scripts import reading
+from tests.front_end.tools import prettier
 from tests.programs import printed
 
 pytestmark = pytest.mark.slow
@@ -43,11 +47,13 @@ def extended(tmp_path_factory):
     for path, name, text in (file for title in EXAMPLES for file in files(title)):
         target = place / path
         before, after = target.read_text("utf-8") if target.exists() else "", ""
-        if name:
+        if before:
+            line = rf"{name}\b" if name else "from memowidgets"
             before, line, after = re.split(
-                rf"(^{name}\b.*\n)", before, flags=re.MULTILINE
+                rf"(^{line}.*\n)", before, maxsplit=1, flags=re.MULTILINE
             )
-            before += line
+            before += line if name else ""
+            after = after if name else line + after
         target.write_text(before + text + after, encoding="utf-8")
     return place
 
@@ -56,6 +62,26 @@ def python(place, code):
     """Run code in a process of its own with the extended package."""
     head = "import memowidgets as mw, numpy as np\n"
     return printed(head + code, options=("-W", "error"), cwd=place).split()
+
+
+def test_who_pastes_them_passes_the_checks_of_style(extended):
+    """After `make format`, which leaves the new files as the page shows them."""
+    shutil.copy(ROOT / "pyproject.toml", extended)
+    format_names = ["check", "--fix-only"]
+    for check in (format_names, ["format"], ["check"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *check, "memowidgets"],
+            cwd=extended, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+    for path, _, text in (file for title in EXAMPLES for file in files(title)):
+        if not (ROOT / path).exists():
+            assert (extended / path).read_text("utf-8") == text
+    scripts = [path for title in EXAMPLES for path, *_ in files(title) if ".js" in path]
+    done = prettier("--check", *scripts, cwd=extended)
+    assert done.returncode == 0, done.stderr
+    total = sum(reading.rooms(extended / "memowidgets").values(), reading.Reading())
+    assert total.density <= reading.DENSEST
 
 
 def test_the_dataset_is_audited_with_the_score_and_opens_again(extended):

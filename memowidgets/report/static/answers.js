@@ -35,7 +35,14 @@
 /** @typedef {{content: FromKernel, buffers: ArrayBuffer[]}} Answer */
 
 /** Nothing is decided here. */
-const NO_DECISIONS = { choices: [], refused: {}, classes: [], undo: 0, decided: 0, problem: "" };
+const NO_DECISIONS = {
+  choices: [],
+  refused: {},
+  classes: [],
+  undo: 0,
+  decided: 0,
+  problem: "",
+};
 const REFUSED = "A report can't be changed: decide in the audit's own dashboard.";
 
 export class Answers {
@@ -50,7 +57,9 @@ export class Answers {
     this.standing = standing;
     this.rows = this.columns.scores.map((_, row) => row);
     /** @type {Map<number, number>} */
-    this.rowOf = new Map(this.columns.positions.map((position, row) => [position, row]));
+    this.rowOf = new Map(
+      this.columns.positions.map((position, row) => [position, row]),
+    );
   }
 
   /**
@@ -60,8 +69,17 @@ export class Answers {
   answer(asked) {
     if (asked.type === "page") return this.page(asked);
     if (asked.type === "detail") return this.opened(asked);
-    if (asked.type !== "decide" && asked.type !== "undo" && asked.type !== "export") return null;
-    return { content: { type: "said", request: asked.request ?? null, done: false, text: REFUSED }, buffers: [] };
+    if (asked.type !== "decide" && asked.type !== "undo" && asked.type !== "export")
+      return null;
+    return {
+      content: {
+        type: "said",
+        request: asked.request ?? null,
+        done: false,
+        text: REFUSED,
+      },
+      buffers: [],
+    };
   }
 
   /** Log-LiRA from which on a sample is memorised; null without ground truth. */
@@ -126,7 +144,13 @@ export class Answers {
     if (!item) return this.nameOf(row);
     const options = (item.options ?? []).map(({ text }) => text);
     const values = (item.values ?? []).map(({ name, value }) => `${name}: ${value}`);
-    const words = [item.id ?? "", item.label ?? "", item.text ?? "", ...options, ...values];
+    const words = [
+      item.id ?? "",
+      item.label ?? "",
+      item.text ?? "",
+      ...options,
+      ...values,
+    ];
     return words.join("\n").toLowerCase();
   }
 
@@ -151,7 +175,10 @@ export class Answers {
     const filtered = this.rows.filter((row) => this.isIn(row, filter));
     const decided = choices.includes(asked.decision ?? "");
     const narrowed = new Set(this.narrowed(asked));
-    const found = filtered.filter((row) => narrowed.has(row) && (!decided || this.decisionOf(row) === asked.decision));
+    const found = filtered.filter(
+      (row) =>
+        narrowed.has(row) && (!decided || this.decisionOf(row) === asked.decision),
+    );
     return { filtered, found: this.inOrder(found, asked.sort ?? "risk") };
   }
 
@@ -172,7 +199,9 @@ export class Answers {
       order: (row) => columns.positions[row],
     };
     const key = keys[sort] ?? keys.risk;
-    return [...rows].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a - b));
+    return [...rows].sort((a, b) =>
+      key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a - b,
+    );
   }
 
   /**
@@ -198,7 +227,10 @@ export class Answers {
       digits: this.wire.digits,
       eta: this.eta(),
       counts: Object.fromEntries(
-        this.wire.filters.map((name) => [name, this.rows.filter((row) => this.isIn(row, name)).length]),
+        this.wire.filters.map((name) => [
+          name,
+          this.rows.filter((row) => this.isIn(row, name)).length,
+        ]),
       ),
       items,
       kind: this.wire.kind,
@@ -206,7 +238,10 @@ export class Answers {
       sorts: this.wire.sorts,
       decisions: NO_DECISIONS,
       byDecision: Object.fromEntries(
-        this.wire.choices.map((name) => [name, filtered.filter((row) => this.decisionOf(row) === name).length]),
+        this.wire.choices.map((name) => [
+          name,
+          filtered.filter((row) => this.decisionOf(row) === name).length,
+        ]),
       ),
     };
     return { content, buffers };
@@ -219,7 +254,8 @@ export class Answers {
   opened(asked) {
     const row = this.rowOf.get(asked.position);
     const { request } = asked;
-    if (row === undefined) return { content: { type: "opened", request, position: null }, buffers: [] };
+    if (row === undefined)
+      return { content: { type: "opened", request, position: null }, buffers: [] };
     const { found } = this.found(asked);
     const at = found.indexOf(row);
     const { items, buffers } = this.items([row]);

@@ -38,7 +38,8 @@ export class StandIn {
    */
   send(content) {
     const found = this.answer(content);
-    if (found !== null) queueMicrotask(() => this.emit("msg:custom", found.content, found.buffers));
+    if (found !== null)
+      queueMicrotask(() => this.emit("msg:custom", found.content, found.buffers));
   }
 
   /**

@@ -25,7 +25,10 @@ function explorerModel({ tau, eta, view, explorer: { data, truth, late, log_lira
   };
   return new StandIn(traits, (asked) => {
     if (asked.type !== "log_lira" || log_lira === null) return null;
-    return { content: { ...asked, wide: true }, buffers: [fromLogLira(log_lira).buffer] };
+    return {
+      content: { ...asked, wide: true },
+      buffers: [fromLogLira(log_lira).buffer],
+    };
   });
 }
 
@@ -50,13 +53,16 @@ function inspectorModel({ tau, eta, view, inspector }, beside) {
   };
   const answers = new Answers(inspector, () => traits);
   const model = new StandIn(traits, (asked) => answers.answer(asked));
-  for (const name of FOLLOWED) beside.on(`change:${name}`, () => model.set(name, beside.get(name)));
+  for (const name of FOLLOWED)
+    beside.on(`change:${name}`, () => model.set(name, beside.get(name)));
   beside.on("change:eta", () => model.set("_version", model.get("_version") + 1));
   return model;
 }
 
 async function show() {
-  const [upper, lower] = ["mr-explorer", "mr-inspector"].map((id) => document.getElementById(id));
+  const [upper, lower] = ["mr-explorer", "mr-inspector"].map((id) =>
+    document.getElementById(id),
+  );
   if (upper !== null && lower !== null) {
     const content = await unpack(document.getElementById("mr-data")?.textContent ?? "");
     const model = explorerModel(content);

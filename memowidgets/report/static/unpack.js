@@ -8,7 +8,9 @@ export async function unpack(text) {
   const letters = atob(text.trim());
   const packed = new Uint8Array(letters.length); // Uint8Array.from takes ten times as long
   for (let i = 0; i < letters.length; i++) packed[i] = letters.charCodeAt(i);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const stream = new Blob([packed])
+    .stream()
+    .pipeThrough(new DecompressionStream("deflate"));
   const whole = new Uint8Array(await new Response(stream).arrayBuffer());
   const start = 4 + new DataView(whole.buffer).getUint32(0, true);
   const head = new TextDecoder().decode(whole.subarray(4, start));

@@ -4,6 +4,10 @@ import { html } from "../../widgets/static/dom.js";
 import { showGuess } from "./guess_view.js";
 
 const content = JSON.parse(document.getElementById("mw-guess-data")?.textContent ?? "");
-const onward = html("a", { href: content.onward }, `Now do it for all ${content.samples} notes →`);
+const onward = html(
+  "a",
+  { href: content.onward },
+  `Now do it for all ${content.samples} notes →`,
+);
 showGuess(content, /** @type {HTMLElement} */ (document.querySelector("main")), onward);
 document.body.dataset.ready = "true";

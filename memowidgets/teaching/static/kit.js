@@ -1,7 +1,14 @@
 /** Shared parts of the playgrounds: plots on a canvas, sliders, numbers and words. */
 
 import {
-  html, KERNEL_GONE, listeners, onTheme, onWidth, root, setAttributes, tell,
+  html,
+  KERNEL_GONE,
+  listeners,
+  onTheme,
+  onWidth,
+  root,
+  setAttributes,
+  tell,
 } from "../../widgets/static/dom.js";
 import { fixed, ticks, tickText } from "../../widgets/static/numbers.js";
 
@@ -37,7 +44,8 @@ export function linear(low, high, from, to) {
     high,
     at: (/** @type {number} */ x) => from + (x - low) * slope,
     back: (/** @type {number} */ pixel) => low + (pixel - from) / slope,
-    clip: (/** @type {number} */ x) => from + (Math.min(high, Math.max(low, x)) - low) * slope,
+    clip: (/** @type {number} */ x) =>
+      from + (Math.min(high, Math.max(low, x)) - low) * slope,
   };
 }
 
@@ -45,7 +53,23 @@ export function linear(low, high, from, to) {
 
 /* ---------------------------------------------------------------- colours */
 
-const COLOURS = ["bg", "fg", "muted", "line", "soft", "accent", "risk", "risk-text", "other", "in", "out", "c0", "c1", "c2", "c3"];
+const COLOURS = [
+  "bg",
+  "fg",
+  "muted",
+  "line",
+  "soft",
+  "accent",
+  "risk",
+  "risk-text",
+  "other",
+  "in",
+  "out",
+  "c0",
+  "c1",
+  "c2",
+  "c3",
+];
 
 /** @typedef {Record<string, string>} Palette */
 
@@ -56,7 +80,9 @@ const COLOURS = ["bg", "fg", "muted", "line", "soft", "accent", "risk", "risk-te
  */
 function paletteOf(element) {
   const style = getComputedStyle(element);
-  return Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--mw-${name}`).trim()]));
+  return Object.fromEntries(
+    COLOURS.map((name) => [name, style.getPropertyValue(`--mw-${name}`).trim()]),
+  );
 }
 
 /* ---------------------------------------------------------------- plots */
@@ -79,7 +105,9 @@ export class Plot {
     this.height = height;
     this.margin = margin;
     this.width = 0;
-    this.context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    this.context = /** @type {CanvasRenderingContext2D} */ (
+      this.canvas.getContext("2d")
+    );
     /** @type {Frame} */
     this.frame = { left: 0, right: 1, top: 0, bottom: 1 };
   }
@@ -120,7 +148,12 @@ export class Plot {
    * @param {number} y
    * @param {{colour?: string, align?: CanvasTextAlign, bold?: boolean, halo?: boolean}} [how]
    */
-  text(words, x, y, { colour = "muted", align = "left", bold = false, halo = false } = {}) {
+  text(
+    words,
+    x,
+    y,
+    { colour = "muted", align = "left", bold = false, halo = false } = {},
+  ) {
     const { context } = this;
     const font = context.font;
     if (bold) context.font = `600 ${font}`;
@@ -163,7 +196,9 @@ export class Plot {
   trace(points) {
     const { context } = this;
     context.beginPath();
-    points.forEach(([x, y], i) => (i === 0 ? context.moveTo(x, y) : context.lineTo(x, y)));
+    points.forEach(([x, y], i) =>
+      i === 0 ? context.moveTo(x, y) : context.lineTo(x, y),
+    );
   }
 
   /**
@@ -214,7 +249,10 @@ export class Plot {
    */
   curve(at) {
     const { left, right } = this.frame;
-    return Array.from({ length: Math.floor((right - left) / 2) + 1 }, (_, i) => [left + 2 * i, at(left + 2 * i)]);
+    return Array.from({ length: Math.floor((right - left) / 2) + 1 }, (_, i) => [
+      left + 2 * i,
+      at(left + 2 * i),
+    ]);
   }
 
   /**
@@ -225,11 +263,24 @@ export class Plot {
    */
   lowerAxis(x, name, { ticks: given, say = tickText } = {}) {
     const { left, right, bottom } = this.frame;
-    this.line([[left, bottom + 0.5], [right, bottom + 0.5]], "muted");
+    this.line(
+      [
+        [left, bottom + 0.5],
+        [right, bottom + 0.5],
+      ],
+      "muted",
+    );
     let free = -Infinity; // where the next number may begin
-    for (const tick of given ?? ticks(x.low, x.high, Math.max(2, (right - left) / 80))) {
+    for (const tick of given ??
+      ticks(x.low, x.high, Math.max(2, (right - left) / 80))) {
       const at = Math.round(x.at(tick)) + 0.5;
-      this.line([[at, bottom], [at, bottom + 4]], "muted");
+      this.line(
+        [
+          [at, bottom],
+          [at, bottom + 4],
+        ],
+        "muted",
+      );
       const half = this.widthOf(say(tick)) / 2;
       if (at - half < free) continue;
       this.text(say(tick), at, bottom + 16, { align: "center" });
@@ -265,7 +316,14 @@ export class Plot {
     const { left, right } = this.frame;
     for (const tick of ticks(y.low, y.high, about)) {
       const at = Math.round(y.at(tick)) + 0.5;
-      this.line([[left, at], [right, at]], tick === 0 ? "muted" : "line", 1);
+      this.line(
+        [
+          [left, at],
+          [right, at],
+        ],
+        tick === 0 ? "muted" : "line",
+        1,
+      );
       this.text(tickText(tick), left - 6, at + 4, { align: "right" });
     }
   }
@@ -317,7 +375,8 @@ export function sign(path, kind, x, y, r) {
   } else if (kind === 1) {
     path.rect(x - 0.88 * r, y - 0.88 * r, 1.76 * r, 1.76 * r);
   } else {
-    const [wide, up, down] = kind === 2 ? [1.15 * r, 1.2 * r, 0.85 * r] : [1.05 * r, 1.35 * r, 1.35 * r];
+    const [wide, up, down] =
+      kind === 2 ? [1.15 * r, 1.2 * r, 0.85 * r] : [1.05 * r, 1.35 * r, 1.35 * r];
     path.moveTo(x, y - up);
     path.lineTo(x + wide, kind === 2 ? y + down : y);
     if (kind === 3) path.lineTo(x, y + down);
@@ -340,11 +399,22 @@ export function drawSides(plot, x, inside, outside) {
   for (const gap of Array.from(inside)) plot.dot(x.clip(gap), bottom + 15, 4, "in");
   context.strokeStyle = plot.colour("out");
   context.lineWidth = 1.7;
-  for (const gap of Array.from(outside)) context.strokeRect(x.clip(gap) - 3.2, bottom + 28.8, 6.4, 6.4);
+  for (const gap of Array.from(outside))
+    context.strokeRect(x.clip(gap) - 3.2, bottom + 28.8, 6.4, 6.4);
   context.globalAlpha = 1;
   plot.text("in", left - 10, bottom + 19, { colour: "in", align: "right", bold: true });
-  plot.text("out", left - 10, bottom + 36, { colour: "out", align: "right", bold: true });
-  plot.line([[left, bottom + 0.5], [right, bottom + 0.5]], "line");
+  plot.text("out", left - 10, bottom + 36, {
+    colour: "out",
+    align: "right",
+    bold: true,
+  });
+  plot.line(
+    [
+      [left, bottom + 0.5],
+      [right, bottom + 0.5],
+    ],
+    "line",
+  );
   plot.frame = { ...frame, bottom: bottom + 44 };
   plot.lowerAxis(x, "logit gap");
   plot.frame = frame;
@@ -364,7 +434,11 @@ export function drawSides(plot, x, inside, outside) {
 export function slider(how) {
   const { places } = how;
   const spoken = how.help ? `${how.name}: ${how.help}` : how.name; // whoever speaks to it says what is written beside it
-  const input = html("input", { type: "range", class: "mw-slide", "aria-label": spoken });
+  const input = html("input", {
+    type: "range",
+    class: "mw-slide",
+    "aria-label": spoken,
+  });
   setAttributes(input, {
     min: places ? 0 : (how.min ?? 0),
     max: places ? places.length - 1 : (how.max ?? 1),
@@ -391,7 +465,8 @@ export function slider(how) {
   };
   input.addEventListener("change", rest);
   // a slider that was dragged away and back has no change
-  for (const name of ["pointerup", "pointercancel", "blur"]) input.addEventListener(name, () => setTimeout(rest));
+  for (const name of ["pointerup", "pointercancel", "blur"])
+    input.addEventListener(name, () => setTimeout(rest));
   return {
     element,
     input,
@@ -415,9 +490,19 @@ export function slider(how) {
  */
 export function sliders(looks, move, rest) {
   const names = /** @type {Name[]} */ (Object.keys(looks));
-  const made = names.map((name) => slider({ ...looks[name], move: (value) => move(name, value), rest: () => rest(name) }));
+  const made = names.map((name) =>
+    slider({
+      ...looks[name],
+      move: (value) => move(name, value),
+      rest: () => rest(name),
+    }),
+  );
   return {
-    element: html("div", { class: "mw-slides mw-span" }, ...made.map(({ element }) => element)),
+    element: html(
+      "div",
+      { class: "mw-slides mw-span" },
+      ...made.map(({ element }) => element),
+    ),
     /** @param {Record<Name, number>} values */
     show: (values) => names.forEach((name, i) => made[i].show(values[name])),
   };
@@ -443,7 +528,11 @@ function nearest(places, value) {
  * @param {() => void} action
  */
 export function button(name, help, action) {
-  const element = html("button", { type: "button", class: "mw-button", title: help }, name);
+  const element = html(
+    "button",
+    { type: "button", class: "mw-button", title: help },
+    name,
+  );
   element.addEventListener("click", action);
   return element;
 }
@@ -466,7 +555,8 @@ export function tile(name, help) {
      */
     show(text, under) {
       if (value.textContent !== text) value.textContent = text;
-      if (under !== undefined && detail.textContent !== under) detail.textContent = under;
+      if (under !== undefined && detail.textContent !== under)
+        detail.textContent = under;
     },
   };
 }
@@ -479,7 +569,11 @@ export function tile(name, help) {
  * @param {string} [kind]  more classes
  */
 export function facts(name, tiles, kind = "") {
-  return html("div", { class: `mw-play-facts ${kind}`, role: "group", "aria-label": name }, ...tiles.map(({ element }) => element));
+  return html(
+    "div",
+    { class: `mw-play-facts ${kind}`, role: "group", "aria-label": name },
+    ...tiles.map(({ element }) => element),
+  );
 }
 
 /**
@@ -489,7 +583,12 @@ export function facts(name, tiles, kind = "") {
  */
 export function row(name, ...controls) {
   const [first, ...others] = controls;
-  return html("div", { class: "mw-row" }, html("span", { class: "mw-labelled" }, name, first), ...others);
+  return html(
+    "div",
+    { class: "mw-row" },
+    html("span", { class: "mw-labelled" }, name, first),
+    ...others,
+  );
 }
 
 /**
@@ -511,7 +610,11 @@ export function panel(heading, words, ...children) {
 export function legend(entries) {
   const element = html("div", { class: "mw-play-key" });
   for (const [mark, colour, words] of entries) {
-    const of = html("span", { class: `mw-play-key-sign mw-ink-${colour}`, "aria-hidden": "true" }, mark);
+    const of = html(
+      "span",
+      { class: `mw-play-key-sign mw-ink-${colour}`, "aria-hidden": "true" },
+      mark,
+    );
     element.append(html("span", {}, of, ` ${words}`));
   }
   return element;
@@ -554,8 +657,18 @@ export class Playground {
     this.body = html("div", { class: "mw-play-body" });
     const tries = html("ul", { class: "mw-tries" });
     tries.append(...about.tries.map((words) => html("li", {}, words)));
-    const details = html("details", { class: "mw-try" }, html("summary", {}, "Things to try"), tries);
-    const head = html("header", { class: "mw-play-head" }, html("h3", {}, about.title), html("p", {}, about.words));
+    const details = html(
+      "details",
+      { class: "mw-try" },
+      html("summary", {}, "Things to try"),
+      tries,
+    );
+    const head = html(
+      "header",
+      { class: "mw-play-head" },
+      html("h3", {}, about.title),
+      html("p", {}, about.words),
+    );
     this.root.append(head, this.body, this.hint, details, this.spoken);
   }
 
@@ -611,7 +724,9 @@ export class Playground {
    * @returns {Pick<State, Name>}
    */
   traits(names) {
-    return /** @type {Pick<State, Name>} */ (Object.fromEntries(names.map((name) => [name, this.trait(name)])));
+    return /** @type {Pick<State, Name>} */ (
+      Object.fromEntries(names.map((name) => [name, this.trait(name)]))
+    );
   }
 
   /**
@@ -699,7 +814,13 @@ export function shown(View) {
   /** @param {{model: Model, el: HTMLElement}} context */
   const render = ({ model, el }) => {
     if (!html("canvas").getContext?.("2d")) {
-      el.replaceChildren(html("p", { role: "alert" }, "This browser has no canvas, which draws the pictures of this playground. Open it in a current Firefox, Chrome, Edge or Safari."));
+      el.replaceChildren(
+        html(
+          "p",
+          { role: "alert" },
+          "This browser has no canvas, which draws the pictures of this playground. Open it in a current Firefox, Chrome, Edge or Safari.",
+        ),
+      );
       return () => el.replaceChildren();
     }
     const view = new View(model, el);

@@ -16,11 +16,16 @@ import { OTHERS } from "./lira_maths.js";
 export function estimatesFor(sides, others) {
   const all = sides.map((side, i) => [side.squares, ...others[i]]);
   const sums = all.map((squares) => squares.reduce((sum, one) => sum + one, 0));
-  const shared = sides.map(({ count }, i) => ({ squares: 0, count: 0, shared: sums[i] / (count * all[i].length) }));
+  const shared = sides.map(({ count }, i) => ({
+    squares: 0,
+    count: 0,
+    shared: sums[i] / (count * all[i].length),
+  }));
   const shrunk = sides.map(({ count }, i) => shrunkOf(all[i], count));
   const own = { squares: 0, count: 0, shared: null };
   return {
-    least: (1e-6 * (sums[0] + sums[1])) / ((sides[0].count + sides[1].count) * (OTHERS + 1)),
+    least:
+      (1e-6 * (sums[0] + sums[1])) / ((sides[0].count + sides[1].count) * (OTHERS + 1)),
     "per-sample": { in: own, out: own },
     global: { in: shared[0], out: shared[1] },
     shrunk: { in: shrunk[0], out: shrunk[1] },
@@ -49,7 +54,8 @@ function shrunkOf(all, count) {
     for (let i = 0; i < 30; i++) {
       const middle = (low + high) / 2;
       const unit = freedom * typical * Math.exp(middle);
-      const slope = squares.reduce((sum, one) => sum + one / (unit + one), 0) / squares.length;
+      const slope =
+        squares.reduce((sum, one) => sum + one / (unit + one), 0) / squares.length;
       if ((seen + freedom) * slope > seen) low = middle;
       else high = middle;
     }
@@ -59,13 +65,24 @@ function shrunkOf(all, count) {
   const minusLikelihood = (above) => {
     const freedom = 2 + Math.exp(above);
     const unit = freedom * scaleFor(freedom);
-    const beta = logGamma(seen / 2) + logGamma(freedom / 2) - logGamma((seen + freedom) / 2);
-    const sum = squares.reduce((all, one) =>
-      all + (seen / 2) * Math.log(one / unit) - ((seen + freedom) / 2) * Math.log1p(one / unit), 0);
+    const beta =
+      logGamma(seen / 2) + logGamma(freedom / 2) - logGamma((seen + freedom) / 2);
+    const sum = squares.reduce(
+      (all, one) =>
+        all +
+        (seen / 2) * Math.log(one / unit) -
+        ((seen + freedom) / 2) * Math.log1p(one / unit),
+      0,
+    );
     return beta - sum / squares.length;
   };
   const freedom = 2 + Math.exp(lowest(minusLikelihood, ABOVE[0], ABOVE[1]));
-  return { squares: freedom * scaleFor(freedom), count: freedom - 3, shared: null, freedom };
+  return {
+    squares: freedom * scaleFor(freedom),
+    count: freedom - 3,
+    shared: null,
+    freedom,
+  };
 }
 
 /**
@@ -97,7 +114,9 @@ function lowest(f, from, to) {
 export function errorOf(gap, sides, estimates, least, ratio) {
   const inside = knownOf(gap, sides[0], estimates.in, least);
   const outside = knownOf(gap, sides[1], estimates.out, least);
-  return Math.sqrt(inside.variance + outside.variance + (inside.mean - outside.mean - ratio) ** 2);
+  return Math.sqrt(
+    inside.variance + outside.variance + (inside.mean - outside.mean - ratio) ** 2,
+  );
 }
 
 /**
@@ -114,7 +133,11 @@ function knownOf(gap, { count, mean, squares }, of, least) {
   const [shift, curve] = freedom === Infinity ? [0, 0] : gammas(freedom / 2);
   return {
     mean: (shift - Math.log(variance) - square - 1 / count) / 2,
-    variance: curve / 4 + (square ** 2 / 2 - square) / freedom + square / count + 0.5 / count ** 2,
+    variance:
+      curve / 4 +
+      (square ** 2 / 2 - square) / freedom +
+      square / count +
+      0.5 / count ** 2,
   };
 }
 

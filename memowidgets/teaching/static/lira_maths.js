@@ -17,7 +17,8 @@ export const VARIANCES = /** @type {const} */ (["per-sample", "global", "shrunk"
  */
 export function drawsOf(seed) {
   /** @param {number} side  0 in, 1 out */
-  const own = (side) => normals(seed, side * (REDRAWS + 1) * SIDE, (REDRAWS + 1) * SIDE);
+  const own = (side) =>
+    normals(seed, side * (REDRAWS + 1) * SIDE, (REDRAWS + 1) * SIDE);
   return { inside: own(0), outside: own(1), others: othersOf(seed) };
 }
 
@@ -43,7 +44,8 @@ function deviationsOfOthers() {
   const u = uniforms(-1, 0, (OTHERS * FREEDOM) / 2);
   return Array.from({ length: OTHERS }, (_, sample) => {
     let sum = 0;
-    for (let k = 0; k < FREEDOM / 2; k++) sum -= Math.log(u[(sample * FREEDOM) / 2 + k]);
+    for (let k = 0; k < FREEDOM / 2; k++)
+      sum -= Math.log(u[(sample * FREEDOM) / 2 + k]);
     return TYPICAL * Math.sqrt(FREEDOM / (2 * sum));
   });
 }
@@ -79,7 +81,11 @@ export function sideOf(gaps, start = 0, count = gaps.length) {
  */
 export function stretched(side, mean, spread) {
   const { count } = side;
-  return { count, mean: mean + spread * side.mean, squares: spread * spread * side.squares };
+  return {
+    count,
+    mean: mean + spread * side.mean,
+    squares: spread * spread * side.squares,
+  };
 }
 
 /**
@@ -89,7 +95,12 @@ export function stretched(side, mean, spread) {
  */
 export function othersSquares(draws, counts) {
   return counts.map((count, side) =>
-    Array.from({ length: OTHERS }, (_, sample) => sideOf(draws.others, (side * OTHERS + sample) * SIDE, count).squares));
+    Array.from(
+      { length: OTHERS },
+      (_, sample) =>
+        sideOf(draws.others, (side * OTHERS + sample) * SIDE, count).squares,
+    ),
+  );
 }
 
 /**
@@ -133,5 +144,7 @@ function logDensity(gap, { mean, variance }) {
  * @param {Gaussian} gaussian
  */
 export function density(x, { mean, variance }) {
-  return Math.exp(-0.5 * ((x - mean) ** 2 / variance)) / Math.sqrt(2 * Math.PI * variance);
+  return (
+    Math.exp(-0.5 * ((x - mean) ** 2 / variance)) / Math.sqrt(2 * Math.PI * variance)
+  );
 }

@@ -2,13 +2,36 @@
 
 import { bytesOf, html, segments } from "../../widgets/static/dom.js";
 import {
-  button, drawSides, facts, fixedText, legend, linear, packed, panel, Playground, Plot, row, shareText, shown, sliders, tile,
+  button,
+  drawSides,
+  facts,
+  fixedText,
+  legend,
+  linear,
+  packed,
+  panel,
+  Playground,
+  Plot,
+  row,
+  shareText,
+  shown,
+  sliders,
+  tile,
 } from "./kit.js";
 import { besideText, tickText } from "../../widgets/static/numbers.js";
 import { errorOf, estimatesFor } from "./lira_fit.js";
 import {
-  density, drawsOf, logRatio, othersSquares, OUT_MEAN, REDRAWS, SIDE, sideOf, stretched,
-  VARIANCES, varianceOf,
+  density,
+  drawsOf,
+  logRatio,
+  othersSquares,
+  OUT_MEAN,
+  REDRAWS,
+  SIDE,
+  sideOf,
+  stretched,
+  VARIANCES,
+  varianceOf,
 } from "./lira_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
@@ -69,7 +92,13 @@ import {
  */
 
 const CHOICES = VARIANCES.map((value) => ({ value, label: value }));
-const SLID = /** @type {const} */ (["target_gap", "n_shadows", "effect", "spread", "eta"]);
+const SLID = /** @type {const} */ ([
+  "target_gap",
+  "n_shadows",
+  "effect",
+  "spread",
+  "eta",
+]);
 const SETTINGS = /** @type {const} */ ([...SLID, "seed", "variance"]);
 const HEARD = /** @type {const} */ ([...SETTINGS, "_given"]);
 const PLACES = [4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]; // numbers of models
@@ -104,9 +133,12 @@ function standardOf(seed, counts, before) {
   if (same !== null && same.counts[0] === nIn && same.counts[1] === nOut) return same;
   const draws = same?.draws ?? drawsOf(seed);
   /** @type {(draws: Float64Array, n: number) => Side[]} */
-  const sides = (draws, n) => Array.from({ length: REDRAWS + 1 }, (_, k) => sideOf(draws, k * SIDE, n));
+  const sides = (draws, n) =>
+    Array.from({ length: REDRAWS + 1 }, (_, k) => sideOf(draws, k * SIDE, n));
   return {
-    seed, draws, counts,
+    seed,
+    draws,
+    counts,
     sides: [sides(draws.inside, nIn), sides(draws.outside, nOut)],
     others: othersSquares(draws, counts),
   };
@@ -133,18 +165,24 @@ function shadowsOf({ draws, counts, sides: unit, others }, { effect, spread }, g
     { mean: outLaw.mean, variance: outLaw.spread ** 2 },
   ];
   /** @type {(draws: Float64Array, count: number, law: Law) => Float64Array} */
-  const gapsOf = (draws, count, law) => draws.subarray(0, count).map((z) => law.mean + law.spread * z);
+  const gapsOf = (draws, count, law) =>
+    draws.subarray(0, count).map((z) => law.mean + law.spread * z);
   /** @type {Gaps} */
-  const gaps = given ?? [gapsOf(draws.inside, counts[0], inLaw), gapsOf(draws.outside, counts[1], outLaw)];
+  const gaps = given ?? [
+    gapsOf(draws.inside, counts[0], inLaw),
+    gapsOf(draws.outside, counts[1], outLaw),
+  ];
   /** @type {Sides} */
   const sides = [sideOf(gaps[0]), sideOf(gaps[1])];
   return {
     gaps,
     sides,
-    again: unit[0].slice(1).map((side, k) => [
-      stretched(side, inLaw.mean, inLaw.spread),
-      stretched(unit[1][k + 1], outLaw.mean, outLaw.spread),
-    ]),
+    again: unit[0]
+      .slice(1)
+      .map((side, k) => [
+        stretched(side, inLaw.mean, inLaw.spread),
+        stretched(unit[1][k + 1], outLaw.mean, outLaw.spread),
+      ]),
     estimates: estimatesFor(sides, others),
     truth,
   };
@@ -189,7 +227,9 @@ class LiRAView extends Playground {
 
   /** @returns {Gaps | null} */
   measured() {
-    const [inside, outside] = this.trait("_given").map((side) => new Float64Array(bytesOf(side)));
+    const [inside, outside] = this.trait("_given").map(
+      (side) => new Float64Array(bytesOf(side)),
+    );
     return inside && outside ? [inside, outside] : null;
   }
 
@@ -216,31 +256,87 @@ class LiRAView extends Playground {
   /** @returns {Parts} */
   compose() {
     const one = (/** @type {number} */ x) => fixedText(x, 1);
-    const slides = sliders({
-      target_gap: { name: "target’s gap", min: LOW, max: HIGH, step: 0.1, say: one },
-      n_shadows: { name: "shadow models", help: "half of them trained on the sample", places: PLACES, say: String },
-      effect: { name: "effect of training", help: "by how much training on the sample raises its gap", min: 0, max: 8, step: 0.1, say: one },
-      spread: { name: "sample’s spread", help: "true deviation of its gaps; that of usual samples is about 1.5", min: 0.4, max: 3, step: 0.1, say: one },
-      eta: { name: "η", help: "a sample is memorised from this log-LiRA on", min: 0, max: 12, step: 0.5, say: one },
-    }, (name, value) => {
-      this.sliding = true;
-      this.now[name] = value;
-      if (name !== "target_gap" && name !== "eta") this.simulate();
-      this.later();
-    }, () => this.rest());
+    const slides = sliders(
+      {
+        target_gap: { name: "target’s gap", min: LOW, max: HIGH, step: 0.1, say: one },
+        n_shadows: {
+          name: "shadow models",
+          help: "half of them trained on the sample",
+          places: PLACES,
+          say: String,
+        },
+        effect: {
+          name: "effect of training",
+          help: "by how much training on the sample raises its gap",
+          min: 0,
+          max: 8,
+          step: 0.1,
+          say: one,
+        },
+        spread: {
+          name: "sample’s spread",
+          help: "true deviation of its gaps; that of usual samples is about 1.5",
+          min: 0.4,
+          max: 3,
+          step: 0.1,
+          say: one,
+        },
+        eta: {
+          name: "η",
+          help: "a sample is memorised from this log-LiRA on",
+          min: 0,
+          max: 12,
+          step: 0.5,
+          say: one,
+        },
+      },
+      (name, value) => {
+        this.sliding = true;
+        this.now[name] = value;
+        if (name !== "target_gap" && name !== "eta") this.simulate();
+        this.later();
+      },
+      () => this.rest(),
+    );
     const choice = segments("Variance", CHOICES, (value) => {
       this.now.variance = /** @type {Variance} */ (value);
       this.rest();
     });
-    const again = button("Other shadow models", "the same sample under shadow models with other seeds", () => this.redraw());
-    const above = panel("Logit gaps of the sample", "drag the target’s gap", this.gaps.canvas,
-      legend([["●", "in", "trained on it"], ["□", "out", "did not"], ["┄", "fg", "what infinitely many models would give"]]));
+    const again = button(
+      "Other shadow models",
+      "the same sample under shadow models with other seeds",
+      () => this.redraw(),
+    );
+    const above = panel(
+      "Logit gaps of the sample",
+      "drag the target’s gap",
+      this.gaps.canvas,
+      legend([
+        ["●", "in", "trained on it"],
+        ["□", "out", "did not"],
+        ["┄", "fg", "what infinitely many models would give"],
+      ]),
+    );
     const below = panel("Log-LiRA of every gap", "", this.ratio.canvas);
-    const right = html("div", { class: "mw-play-side" },
-      panel("200 times other shadow models", "log-LiRA of the same target", this.strip.canvas,
-        legend([["┆", "other", "one re-draw (at the edge: beyond)"], ["◆", "accent", "the models on the left"], ["│", "fg", "infinitely many models"]])),
-      row("variance", choice.group, again));
-    const result = tile("log-LiRA", "± standard error, as memorization.log_lira computes it");
+    const right = html(
+      "div",
+      { class: "mw-play-side" },
+      panel(
+        "200 times other shadow models",
+        "log-LiRA of the same target",
+        this.strip.canvas,
+        legend([
+          ["┆", "other", "one re-draw (at the edge: beyond)"],
+          ["◆", "accent", "the models on the left"],
+          ["│", "fg", "infinitely many models"],
+        ]),
+      ),
+      row("variance", choice.group, again),
+    );
+    const result = tile(
+      "log-LiRA",
+      "± standard error, as memorization.log_lira computes it",
+    );
     const truth = tile("with infinitely many models");
     const flips = tile("re-draws that say memorised", "with the chosen variance");
     right.append(facts("Results", [result, truth, flips]));
@@ -250,10 +346,27 @@ class LiRAView extends Playground {
 
   /** The question that comes before everything else, with both rows of models. */
   asked() {
-    const answers = ["Yes", "No"].map((word) => button(word, "", () => this.answer(word)));
-    const question = html("p", { class: "mw-verdict" }, "Did the audited model train on this sample?");
-    const key = legend([["●", "in", "models that trained on a sample"], ["□", "out", "models that did not"], ["│", "fg", "the audited model"]]);
-    return html("div", { class: "mw-panel mw-span" }, this.rows.canvas, key, question, html("div", { class: "mw-row" }, ...answers));
+    const answers = ["Yes", "No"].map((word) =>
+      button(word, "", () => this.answer(word)),
+    );
+    const question = html(
+      "p",
+      { class: "mw-verdict" },
+      "Did the audited model train on this sample?",
+    );
+    const key = legend([
+      ["●", "in", "models that trained on a sample"],
+      ["□", "out", "models that did not"],
+      ["│", "fg", "the audited model"],
+    ]);
+    return html(
+      "div",
+      { class: "mw-panel mw-span" },
+      this.rows.canvas,
+      key,
+      question,
+      html("div", { class: "mw-row" }, ...answers),
+    );
   }
 
   /** @param {string} word  yes or no */
@@ -328,13 +441,18 @@ class LiRAView extends Playground {
 
   /** Log-LiRA of the target's gap: as the models say, its standard error, the truth, and re-draws. */
   get judged() {
-    const { now: { target_gap: gap, variance }, shadows: { sides, again, estimates, truth } } = this;
+    const {
+      now: { target_gap: gap, variance },
+      shadows: { sides, again, estimates, truth },
+    } = this;
     const value = logRatio(gap, ...this.gaussians(variance, sides));
     return {
       value,
       error: errorOf(gap, sides, estimates[variance], estimates.least, value),
       truth: logRatio(gap, ...truth),
-      redraws: VARIANCES.map((name) => again.map((one) => logRatio(gap, ...this.gaussians(name, one)))),
+      redraws: VARIANCES.map((name) =>
+        again.map((one) => logRatio(gap, ...this.gaussians(name, one))),
+      ),
     };
   }
 
@@ -343,18 +461,36 @@ class LiRAView extends Playground {
     const { value, error, truth, redraws } = this.judged;
     const [inside, outside] = this.shadows.gaps;
     this.report({
-      gaps_in: packed(inside), gaps_out: packed(outside), log_lira: value, log_lira_std: error, true_log_lira: truth,
-      redraws: Object.fromEntries(VARIANCES.map((name, i) => [name, packed(redraws[i])])),
+      gaps_in: packed(inside),
+      gaps_out: packed(outside),
+      log_lira: value,
+      log_lira_std: error,
+      true_log_lira: truth,
+      redraws: Object.fromEntries(
+        VARIANCES.map((name, i) => [name, packed(redraws[i])]),
+      ),
     });
     const verdict = value >= this.now.eta ? "memorised" : "not memorised";
     const [shown, eta] = besideText(value, this.now.eta);
     const words = `Gap ${fixedText(this.now.target_gap, 1)}: log-LiRA ${shown}, ${verdict} at η = ${eta}.`;
     if (this.answered) this.speak(words);
-    const ends = [inside, outside].map((gaps) => `${fixedText(Math.min(...gaps), 1)} to ${fixedText(Math.max(...gaps), 1)}`);
-    this.rows.canvas.setAttribute("aria-label", `Logit gaps of the models that trained on the sample: ${ends[0]}. Of the others: ${ends[1]}. Of the audited model: ${fixedText(this.now.target_gap, 1)}.`);
-    this.gaps.canvas.setAttribute("aria-label", `Gaps of the shadow models on both sides. ${words}`);
+    const ends = [inside, outside].map(
+      (gaps) =>
+        `${fixedText(Math.min(...gaps), 1)} to ${fixedText(Math.max(...gaps), 1)}`,
+    );
+    this.rows.canvas.setAttribute(
+      "aria-label",
+      `Logit gaps of the models that trained on the sample: ${ends[0]}. Of the others: ${ends[1]}. Of the audited model: ${fixedText(this.now.target_gap, 1)}.`,
+    );
+    this.gaps.canvas.setAttribute(
+      "aria-label",
+      `Gaps of the shadow models on both sides. ${words}`,
+    );
     this.ratio.canvas.setAttribute("aria-label", `Log-LiRA of every gap. ${words}`);
-    this.strip.canvas.setAttribute("aria-label", `Log-LiRA under 200 re-draws. ${words}`);
+    this.strip.canvas.setAttribute(
+      "aria-label",
+      `Log-LiRA under 200 re-draws. ${words}`,
+    );
   }
 
   /* ------------------------------------------------------------ what is shown */
@@ -364,15 +500,20 @@ class LiRAView extends Playground {
     const { eta, variance } = this.now;
     if (!this.sliding && this.dragging) this.parts.slides.show(this.now);
     const { value, error, truth, redraws } = this.judged;
-    const flips = redraws[VARIANCES.indexOf(variance)].filter((one) => one >= eta).length / REDRAWS;
+    const flips =
+      redraws[VARIANCES.indexOf(variance)].filter((one) => one >= eta).length / REDRAWS;
     this.drawGaps();
     this.drawRatio(value);
     this.drawStrip(value, truth, redraws);
     const about = Number.isFinite(error) ? ` ± ${fixedText(error, 1)}` : "";
-    const verdict = (/** @type {number} */ x) => (x >= eta ? "▲ memorised" : "▽ not memorised");
+    const verdict = (/** @type {number} */ x) =>
+      x >= eta ? "▲ memorised" : "▽ not memorised";
     this.parts.result.show(`${besideText(value, eta)[0]}${about}`, verdict(value));
     this.parts.truth.show(besideText(truth, eta)[0], verdict(truth));
-    this.parts.flips.show(shareText(flips), flips > 0.1 && flips < 0.9 ? "chance decides" : "mostly of one mind");
+    this.parts.flips.show(
+      shareText(flips),
+      flips > 0.1 && flips < 0.9 ? "chance decides" : "mostly of one mind",
+    );
     this.root.dataset.logLira = String(value);
   }
 
@@ -383,7 +524,14 @@ class LiRAView extends Playground {
     const x = linear(LOW, HIGH, left, right);
     drawSides(plot, x, ...this.shadows.gaps);
     const at = x.at(this.now.target_gap);
-    plot.line([[at, bottom - 14], [at, bottom + 44]], "fg", 2);
+    plot.line(
+      [
+        [at, bottom - 14],
+        [at, bottom + 44],
+      ],
+      "fg",
+      2,
+    );
   }
 
   drawGaps() {
@@ -392,28 +540,61 @@ class LiRAView extends Playground {
     const { left, right, top, bottom } = plot.frame;
     const x = linear(LOW, HIGH, left, right);
     const fitted = this.gaussians(this.now.variance, this.shadows.sides);
-    const tallest = Math.min(0.9, Math.max(...[...fitted, ...this.shadows.truth].map((g) => density(g.mean, g))));
+    const tallest = Math.min(
+      0.9,
+      Math.max(...[...fitted, ...this.shadows.truth].map((g) => density(g.mean, g))),
+    );
     const y = linear(0, tallest * 1.05, bottom, top);
-    const curve = (/** @type {Gaussian} */ gaussian) => plot.curve((px) => y.at(density(x.back(px), gaussian)));
+    const curve = (/** @type {Gaussian} */ gaussian) =>
+      plot.curve((px) => y.at(density(x.back(px), gaussian)));
     plot.clip();
-    const sides = /** @type {[string, Gaussian][]} */ ([["out", fitted[1]], ["in", fitted[0]]]);
+    const sides = /** @type {[string, Gaussian][]} */ ([
+      ["out", fitted[1]],
+      ["in", fitted[0]],
+    ]);
     for (const [name, gaussian] of sides) {
       const points = curve(gaussian);
       plot.area([[left, bottom], ...points, [right, bottom]], name, 0.2);
       plot.line(points, name, 2.4);
     }
-    for (const gaussian of this.shadows.truth) plot.line(curve(gaussian), "fg", 1.2, [3, 4]);
+    for (const gaussian of this.shadows.truth)
+      plot.line(curve(gaussian), "fg", 1.2, [3, 4]);
     plot.free();
     drawSides(plot, x, ...this.shadows.gaps);
     const at = x.at(this.now.target_gap);
-    plot.line([[at, 8], [at, bottom + 44]], "fg", 2);
-    plot.polygon([[at, 1], [at + 7, 9], [at, 17], [at - 7, 9]], "fg");
+    plot.line(
+      [
+        [at, 8],
+        [at, bottom + 44],
+      ],
+      "fg",
+      2,
+    );
+    plot.polygon(
+      [
+        [at, 1],
+        [at + 7, 9],
+        [at, 17],
+        [at - 7, 9],
+      ],
+      "fg",
+    );
     for (const [name, gaussian] of sides) {
       const place = Math.max(left + 14, Math.min(right - 14, x.at(gaussian.mean)));
-      plot.text(name, place, Math.max(top - 4, y.at(density(gaussian.mean, gaussian)) - 6), { colour: name, align: "center", bold: true, halo: true });
+      plot.text(
+        name,
+        place,
+        Math.max(top - 4, y.at(density(gaussian.mean, gaussian)) - 6),
+        { colour: name, align: "center", bold: true, halo: true },
+      );
     }
     const leftward = at > right - 130;
-    plot.text(`target ${fixedText(this.now.target_gap, 1)}`, at + (leftward ? -13 : 13), 14, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
+    plot.text(
+      `target ${fixedText(this.now.target_gap, 1)}`,
+      at + (leftward ? -13 : 13),
+      14,
+      { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true },
+    );
   }
 
   /** @param {number} value */
@@ -424,7 +605,16 @@ class LiRAView extends Playground {
     const { eta } = this.now;
     const x = linear(LOW, HIGH, left, right);
     const y = linear(-12, 16, bottom, top);
-    plot.area([[left, y.clip(eta)], [right, y.clip(eta)], [right, top], [left, top]], "risk", 0.09);
+    plot.area(
+      [
+        [left, y.clip(eta)],
+        [right, y.clip(eta)],
+        [right, top],
+        [left, top],
+      ],
+      "risk",
+      0.09,
+    );
     plot.levels(y, 4);
     const [inside, outside] = this.gaussians(this.now.variance, this.shadows.sides);
     const [trueIn, trueOut] = this.shadows.truth;
@@ -434,10 +624,28 @@ class LiRAView extends Playground {
     plot.line(curve(trueIn, trueOut), "fg", 1.2, [3, 4]);
     plot.line(curve(inside, outside), "accent", 2.4);
     plot.free();
-    plot.line([[left, y.clip(eta)], [right, y.clip(eta)]], "risk", 1.6, [7, 4]);
-    plot.text(`memorised from η = ${tickText(eta)}`, left + 8, y.clip(eta) - 6, { colour: "risk-text", halo: true });
+    plot.line(
+      [
+        [left, y.clip(eta)],
+        [right, y.clip(eta)],
+      ],
+      "risk",
+      1.6,
+      [7, 4],
+    );
+    plot.text(`memorised from η = ${tickText(eta)}`, left + 8, y.clip(eta) - 6, {
+      colour: "risk-text",
+      halo: true,
+    });
     const at = x.at(this.now.target_gap);
-    plot.line([[at, top], [at, bottom]], "fg", 1.2);
+    plot.line(
+      [
+        [at, top],
+        [at, bottom],
+      ],
+      "fg",
+      1.2,
+    );
     plot.dot(at, y.clip(value), 6, "fg", "bg");
     plot.lowerAxis(x, "logit gap");
   }
@@ -454,15 +662,38 @@ class LiRAView extends Playground {
     const x = linear(squeezed(STRIP[0]), squeezed(STRIP[1]), left, right);
     const at = (/** @type {number} */ ratio) => x.clip(squeezed(ratio));
     const eta = at(this.now.eta);
-    plot.area([[eta, top], [right, top], [right, bottom], [eta, bottom]], "risk", 0.09);
+    plot.area(
+      [
+        [eta, top],
+        [right, top],
+        [right, bottom],
+        [eta, bottom],
+      ],
+      "risk",
+      0.09,
+    );
     const row = (bottom - top) / VARIANCES.length;
     VARIANCES.forEach((name, i) => {
       const chosen = name === this.now.variance;
       const middle = top + (i + 0.5) * row;
-      if (i > 0) plot.line([[left, top + i * row], [right, top + i * row]], "line");
-      plot.text(name, left - 8, middle - 2, { colour: chosen ? "fg" : "muted", align: "right", bold: chosen });
+      if (i > 0)
+        plot.line(
+          [
+            [left, top + i * row],
+            [right, top + i * row],
+          ],
+          "line",
+        );
+      plot.text(name, left - 8, middle - 2, {
+        colour: chosen ? "fg" : "muted",
+        align: "right",
+        bold: chosen,
+      });
       const share = values[i].filter((one) => one >= this.now.eta).length / REDRAWS;
-      plot.text(`${Math.round(100 * share)} % ≥ η`, left - 8, middle + 14, { colour: chosen ? "fg" : "muted", align: "right" });
+      plot.text(`${Math.round(100 * share)} % ≥ η`, left - 8, middle + 14, {
+        colour: chosen ? "fg" : "muted",
+        align: "right",
+      });
       context.globalAlpha = chosen ? 0.8 : 0.75;
       context.strokeStyle = plot.colour(chosen ? "accent" : "other");
       context.lineWidth = 1.3;
@@ -475,15 +706,44 @@ class LiRAView extends Playground {
       context.stroke();
       context.globalAlpha = 1;
     });
-    plot.line([[eta, top - 6], [eta, bottom]], "risk", 1.8, [7, 4]);
+    plot.line(
+      [
+        [eta, top - 6],
+        [eta, bottom],
+      ],
+      "risk",
+      1.8,
+      [7, 4],
+    );
     plot.text("memorised", eta + 6, top - 10, { colour: "risk-text" });
     const real = at(truth);
-    plot.line([[real, top], [real, bottom]], "fg", 1.8);
+    plot.line(
+      [
+        [real, top],
+        [real, bottom],
+      ],
+      "fg",
+      1.8,
+    );
     const middle = top + (VARIANCES.indexOf(this.now.variance) + 0.5) * row;
     const px = at(value);
-    plot.polygon([[px, middle - 10], [px + 8, middle], [px, middle + 10], [px - 8, middle]], "accent", "bg", 2);
-    const say = (/** @type {number} */ tick) => tickText(Math.round(KNEE * Math.sinh(tick)));
-    plot.lowerAxis(x, "log-LiRA (logarithmic beyond ±3)", { ticks: TICKS.map(squeezed), say });
+    plot.polygon(
+      [
+        [px, middle - 10],
+        [px + 8, middle],
+        [px, middle + 10],
+        [px - 8, middle],
+      ],
+      "accent",
+      "bg",
+      2,
+    );
+    const say = (/** @type {number} */ tick) =>
+      tickText(Math.round(KNEE * Math.sinh(tick)));
+    plot.lowerAxis(x, "log-LiRA (logarithmic beyond ±3)", {
+      ticks: TICKS.map(squeezed),
+      say,
+    });
   }
 }
 

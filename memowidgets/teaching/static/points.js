@@ -56,7 +56,12 @@ export class PointsPlayground extends Playground {
   constructor(model, el, about, look) {
     super(model, el, about);
     this.look = look;
-    this.cloud = new Plot("cloud", look.height, { left: 0, right: 0, top: 0, bottom: 0 });
+    this.cloud = new Plot("cloud", look.height, {
+      left: 0,
+      right: 0,
+      top: 0,
+      bottom: 0,
+    });
     this.reach = LEAST_REACH;
     this.now = this.taken();
     this.named = 0; // how many classes have their buttons
@@ -68,7 +73,9 @@ export class PointsPlayground extends Playground {
     this.stamped = null;
     this.label = segments("Label of the chosen point", [], () => {});
     this.signs = html("div");
-    this.removing = button("Remove", "removes the chosen point (Delete)", () => this.drop());
+    this.removing = button("Remove", "removes the chosen point (Delete)", () =>
+      this.drop(),
+    );
   }
 
   /* ------------------------------------------------------------ what a playground says of itself */
@@ -102,8 +109,11 @@ export class PointsPlayground extends Playground {
     const { canvas } = this.cloud;
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
-    const help = html("span", { class: "mw-spoken", id: `mw-play-${Math.random().toString(36).slice(2)}` },
-      `Arrow keys move the chosen point, Page Up and Page Down choose another, Delete removes it${this.look.keys}.`);
+    const help = html(
+      "span",
+      { class: "mw-spoken", id: `mw-play-${Math.random().toString(36).slice(2)}` },
+      `Arrow keys move the chosen point, Page Up and Page Down choose another, Delete removes it${this.look.keys}.`,
+    );
     canvas.setAttribute("aria-describedby", help.id);
     this.drag(this.cloud, {
       press: (x, y) => this.grab(x, y),
@@ -120,8 +130,14 @@ export class PointsPlayground extends Playground {
 
   /** @param {...HTMLElement} more  buttons */
   acts(...more) {
-    const add = button("Add", "adds a point beside the centre of this class (double-click or double-tap: there)", () => this.add());
-    const reset = button("Start again", "the points as they were at first", () => this.restart());
+    const add = button(
+      "Add",
+      "adds a point beside the centre of this class (double-click or double-tap: there)",
+      () => this.add(),
+    );
+    const reset = button("Start again", "the points as they were at first", () =>
+      this.restart(),
+    );
     return row("its label", this.label.group, ...more, add, this.removing, reset);
   }
 
@@ -130,11 +146,23 @@ export class PointsPlayground extends Playground {
     const { count } = this.now;
     if (this.named === count) return;
     this.named = count;
-    const choices = NAMES.slice(0, count).map((name, c) => ({ value: String(c), label: `${SIGNS[c]} ${name}` }));
-    const label = segments("Label of the chosen point", choices, (value) => this.relabel(Number(value)));
+    const choices = NAMES.slice(0, count).map((name, c) => ({
+      value: String(c),
+      label: `${SIGNS[c]} ${name}`,
+    }));
+    const label = segments("Label of the chosen point", choices, (value) =>
+      this.relabel(Number(value)),
+    );
     this.label.group.replaceWith(label.group);
     this.label = label;
-    const signs = choices.map((_, c) => /** @type {[string, string, string]} */ ([SIGNS[c], `c${c}`, `label ${NAMES[c]}`]));
+    const signs = choices.map(
+      (_, c) =>
+        /** @type {[string, string, string]} */ ([
+          SIGNS[c],
+          `c${c}`,
+          `label ${NAMES[c]}`,
+        ]),
+    );
     this.signs.replaceChildren(legend([...signs, ...this.look.signs]));
   }
 
@@ -162,7 +190,10 @@ export class PointsPlayground extends Playground {
    * @returns {[number, number]}
    */
   placeAt(px, py) {
-    return [(px - this.cloud.width / 2) / this.unit, (this.cloud.height / 2 - py) / this.unit];
+    return [
+      (px - this.cloud.width / 2) / this.unit,
+      (this.cloud.height / 2 - py) / this.unit,
+    ];
   }
 
   /**
@@ -172,7 +203,10 @@ export class PointsPlayground extends Playground {
    */
   pixelOf(i) {
     const { points } = this.now;
-    return [this.cloud.width / 2 + points[2 * i] * this.unit, this.cloud.height / 2 - points[2 * i + 1] * this.unit];
+    return [
+      this.cloud.width / 2 + points[2 * i] * this.unit,
+      this.cloud.height / 2 - points[2 * i + 1] * this.unit,
+    ];
   }
 
   /**
@@ -191,12 +225,15 @@ export class PointsPlayground extends Playground {
 
   /** Whether the chosen point's class keeps two points without it. */
   canLeave() {
-    return this.now.labels.reduce((n, label) => n + (label === this.own ? 1 : 0), 0) > 2;
+    return (
+      this.now.labels.reduce((n, label) => n + (label === this.own ? 1 : 0), 0) > 2
+    );
   }
 
   /** @param {number} label */
   relabel(label) {
-    if (label === this.own || !this.canLeave()) return this.label.show(String(this.own));
+    if (label === this.own || !this.canLeave())
+      return this.label.show(String(this.own));
     this.now.labels[this.now.selected] = label;
     this.edited();
   }
@@ -283,9 +320,15 @@ export class PointsPlayground extends Playground {
   key(event) {
     const step = (event.shiftKey ? 0.02 : 0.1) * (this.reach / LEAST_REACH);
     const moves = /** @type {Record<string, [number, number]>} */ ({
-      ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step],
+      ArrowLeft: [-step, 0],
+      ArrowRight: [step, 0],
+      ArrowUp: [0, step],
+      ArrowDown: [0, -step],
     });
-    const { labels: { length: n }, selected } = this.now;
+    const {
+      labels: { length: n },
+      selected,
+    } = this.now;
     if (moves[event.key]) {
       this.put(this.x + moves[event.key][0], this.y + moves[event.key][1]);
       this.edited();
@@ -301,10 +344,21 @@ export class PointsPlayground extends Playground {
    * @param {number} r
    */
   signsOf(r) {
-    const { cloud, palette, now: { count } } = this;
+    const {
+      cloud,
+      palette,
+      now: { count },
+    } = this;
     const ratio = window.devicePixelRatio;
     const key = this.stamped;
-    if (key && key.palette === palette && key.r === r && key.count === count && key.ratio === ratio) return key.signs;
+    if (
+      key &&
+      key.palette === palette &&
+      key.r === r &&
+      key.count === count &&
+      key.ratio === ratio
+    )
+      return key.signs;
     const make = (/** @type {boolean} */ full) =>
       Array.from({ length: count }, (_, c) =>
         cloud.stamp(2 * r + 2, (context) => {

@@ -46,7 +46,14 @@ export function classesOf(points, labels, count) {
     covariances[3 * c + 2] += (dy * dy) / sizes[c];
   }
   const prior = sizes.map((size) => size / n);
-  return { n, count, prior, means, covariances, whole: pooled(prior, means, covariances) };
+  return {
+    n,
+    count,
+    prior,
+    means,
+    covariances,
+    whole: pooled(prior, means, covariances),
+  };
 }
 
 /**
@@ -91,7 +98,9 @@ function pooled(prior, means, covariances) {
  * @returns {Line}
  */
 export function lineOf(prior, means, variances, spread) {
-  const deviations = variances.map((value) => Math.max(Math.sqrt(value), FLOOR * spread));
+  const deviations = variances.map((value) =>
+    Math.max(Math.sqrt(value), FLOOR * spread),
+  );
   const offsets = prior.map((p, c) => Math.log(p) - Math.log(deviations[c]));
   return { means, deviations, offsets, flat: spread === 0 };
 }
@@ -106,7 +115,9 @@ export function along(classes, x, y) {
   const { prior, covariances } = classes;
   const [xx, xy, yy] = classes.whole;
   const spread = Math.sqrt(Math.max(0, x * x * xx + 2 * x * y * xy + y * y * yy));
-  const means = prior.map((_, c) => x * classes.means[2 * c] + y * classes.means[2 * c + 1]);
+  const means = prior.map(
+    (_, c) => x * classes.means[2 * c] + y * classes.means[2 * c + 1],
+  );
   const variances = prior.map((_, c) => variance(covariances, c, x, y));
   return { x, y, ...lineOf(prior, means, variances, spread) };
 }
@@ -130,7 +141,13 @@ function variance(covariances, c, x, y) {
  * @param {number} label
  * @param {Float64Array} [logs]  room for a number for each class
  */
-export function pointwise(line, prior, z, label, logs = new Float64Array(prior.length)) {
+export function pointwise(
+  line,
+  prior,
+  z,
+  label,
+  logs = new Float64Array(prior.length),
+) {
   if (line.flat) return 0;
   const { means, deviations, offsets } = line;
   for (let c = 0; c < means.length; c++) {
@@ -173,7 +190,8 @@ export function psmiOfAll(points, labels, classes, lines, found) {
   const z = new Float64Array(labels.length);
   found.fill(0);
   for (const line of lines) {
-    for (let i = 0; i < z.length; i++) z[i] = line.x * points[2 * i] + line.y * points[2 * i + 1];
+    for (let i = 0; i < z.length; i++)
+      z[i] = line.x * points[2 * i] + line.y * points[2 * i + 1];
     addValues(line, classes.prior, z, labels, 1 / lines.length, found);
   }
 }
@@ -189,7 +207,8 @@ export function psmiOfAll(points, labels, classes, lines, found) {
  */
 export function addValues(line, prior, z, labels, weight, sums) {
   const logs = new Float64Array(prior.length);
-  for (let i = 0; i < labels.length; i++) sums[i] += weight * pointwise(line, prior, z[i], labels[i], logs);
+  for (let i = 0; i < labels.length; i++)
+    sums[i] += weight * pointwise(line, prior, z[i], labels[i], logs);
 }
 
 /**
@@ -204,8 +223,13 @@ export function lineThrough(z, labels, prior) {
   const n = z.length;
   const middle = z.reduce((sum, value) => sum + value / n, 0);
   z.forEach((value, i) => (means[labels[i]] += value / n / prior[labels[i]]));
-  z.forEach((value, i) => (variances[labels[i]] += (value - means[labels[i]]) ** 2 / n / prior[labels[i]]));
-  const spread = Math.sqrt(z.reduce((sum, value) => sum + (value - middle) ** 2 / n, 0));
+  z.forEach(
+    (value, i) =>
+      (variances[labels[i]] += (value - means[labels[i]]) ** 2 / n / prior[labels[i]]),
+  );
+  const spread = Math.sqrt(
+    z.reduce((sum, value) => sum + (value - middle) ** 2 / n, 0),
+  );
   return lineOf(prior, means, variances, spread);
 }
 
@@ -227,7 +251,8 @@ export function psmiOfRows(rows, labels, classes, directions) {
   for (let j = 0; j < count; j++) {
     for (let i = 0; i < n; i++) {
       let sum = 0;
-      for (let k = 0; k < width; k++) sum += directions[j * width + k] * rows[i * width + k];
+      for (let k = 0; k < width; k++)
+        sum += directions[j * width + k] * rows[i * width + k];
       z[i] = sum;
     }
     addValues(lineThrough(z, labels, prior), prior, z, labels, 1 / count, sums);
@@ -256,7 +281,10 @@ export function directionsFor(width, count) {
  * @param {number} dimension
  */
 export function lifted(points, { n, prior, covariances }, dimension) {
-  const within = prior.reduce((sum, p, c) => sum + (p * (covariances[3 * c] + covariances[3 * c + 2])) / 2, 0);
+  const within = prior.reduce(
+    (sum, p, c) => sum + (p * (covariances[3 * c] + covariances[3 * c + 2])) / 2,
+    0,
+  );
   const deviation = Math.sqrt(within) || 1;
   const noise = normals(1, 0, n * dimension); // fewer dimensions are the first ones of more
   return Float64Array.from(noise, (_, at) => {
@@ -287,7 +315,12 @@ export function* inDimensions({ points, labels, selected }, classes, dimension) 
   const psmi = new Float64Array(classes.n);
   let squares = 0;
   for (let j = 0; j < DIRECTIONS; j++) {
-    const values = psmiOfRows(rows, labels, classes.count, directions.subarray(j * dimension, (j + 1) * dimension));
+    const values = psmiOfRows(
+      rows,
+      labels,
+      classes.count,
+      directions.subarray(j * dimension, (j + 1) * dimension),
+    );
     values.forEach((value, i) => (psmi[i] += value / DIRECTIONS));
     squares += values[selected] ** 2 / DIRECTIONS;
     yield;
@@ -297,7 +330,9 @@ export function* inDimensions({ points, labels, selected }, classes, dimension) 
     dimension,
     psmi: psmi[selected],
     std: Math.sqrt(Math.max(0, squares - psmi[selected] ** 2) / (DIRECTIONS - 1)),
-    others: [0.05, 0.5, 0.95].map((share) => others[Math.round(share * (others.length - 1))]),
+    others: [0.05, 0.5, 0.95].map(
+      (share) => others[Math.round(share * (others.length - 1))],
+    ),
   };
 }
 
@@ -310,5 +345,7 @@ export function* inDimensions({ points, labels, selected }, classes, dimension) 
  * @param {number} label
  */
 export function valuesOf(lines, classes, x, y, label) {
-  return lines.map((line) => pointwise(line, classes.prior, line.x * x + line.y * y, label));
+  return lines.map((line) =>
+    pointwise(line, classes.prior, line.x * x + line.y * y, label),
+  );
 }

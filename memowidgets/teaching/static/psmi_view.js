@@ -1,9 +1,33 @@
 /** The PSMI playground: points to drag, a direction to turn, and the mean over all directions. */
 
 import { bytesOf, html } from "../../widgets/static/dom.js";
-import { button, facts, fixedText, isStill, legend, linear, packed, panel, Plot, shareText, shown, sign, slider, tile } from "./kit.js";
+import {
+  button,
+  facts,
+  fixedText,
+  isStill,
+  legend,
+  linear,
+  packed,
+  panel,
+  Plot,
+  shareText,
+  shown,
+  sign,
+  slider,
+  tile,
+} from "./kit.js";
 import { LEAST_REACH, NAMES, PointsPlayground } from "./points.js";
-import { along, classesOf, DIMENSIONS, fan, inDimensions, pointwise, psmiOfAll, valuesOf } from "./psmi_maths.js";
+import {
+  along,
+  classesOf,
+  DIMENSIONS,
+  fan,
+  inDimensions,
+  pointwise,
+  psmiOfAll,
+  valuesOf,
+} from "./psmi_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 /** @typedef {import("./kit.js").Slider} Slider */
@@ -87,7 +111,13 @@ function scoredOf({ points, labels, count }) {
  * @param {Scored} scored
  */
 function curveOf({ points, labels, selected }, { classes, curves }) {
-  return valuesOf(curves, classes, points[2 * selected], points[2 * selected + 1], labels[selected]);
+  return valuesOf(
+    curves,
+    classes,
+    points[2 * selected],
+    points[2 * selected + 1],
+    labels[selected],
+  );
 }
 
 /**
@@ -96,7 +126,10 @@ function curveOf({ points, labels, selected }, { classes, curves }) {
  * @param {number} least
  */
 function reachOf(points, least) {
-  return Math.max(least, 1.12 * points.reduce((most, x) => Math.max(most, Math.abs(x)), 0));
+  return Math.max(
+    least,
+    1.12 * points.reduce((most, x) => Math.max(most, Math.abs(x)), 0),
+  );
 }
 
 /**
@@ -165,30 +198,64 @@ class PSMIView extends PointsPlayground {
   /** @returns {Parts} */
   compose() {
     const turn = slider({
-      name: "direction", help: "angle of the direction, in degrees", max: 180, step: 1,
+      name: "direction",
+      help: "angle of the direction, in degrees",
+      max: 180,
+      step: 1,
       say: (value) => `${Math.round(value)}°`,
       move: (value) => this.turnTo(value),
       rest: () => this.commitAngle(),
     });
-    const atypical = button("Make it atypical", "moves the ringed point into another class, or home", () => this.wander());
+    const atypical = button(
+      "Make it atypical",
+      "moves the ringed point into another class, or home",
+      () => this.wander(),
+    );
     const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
-    const mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
+    const mean = tile(
+      "PSMI of the ringed point",
+      "mean over all directions of the plane",
+    );
     const below = tile("points below 0", "share of all points whose PSMI is below 0");
-    const left = html("div", { class: "mw-play-side" }, this.cloudPanel(),
-      html("div", { class: "mw-slides" }, turn.element), this.acts(atypical),
-      facts("Results", [value, mean, below]));
+    const left = html(
+      "div",
+      { class: "mw-play-side" },
+      this.cloudPanel(),
+      html("div", { class: "mw-slides" }, turn.element),
+      this.acts(atypical),
+      facts("Results", [value, mean, below]),
+    );
     const more = slider({
-      name: "dimensions d", help: "the two above and noise", places: DIMENSIONS,
-      say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.now.dimension }),
+      name: "dimensions d",
+      help: "the two above and noise",
+      places: DIMENSIONS,
+      say: String,
+      move: (value) => this.widen(value),
+      rest: () => this.commit({ dimension: this.now.dimension }),
     });
     const inMore = html("p", { class: "mw-panel-words" });
-    const right = html("div", { class: "mw-play-side" },
-      panel("Seen along this direction", "a Gaussian per class, weighed by its size", this.shadow.canvas),
+    const right = html(
+      "div",
+      { class: "mw-play-side" },
+      panel(
+        "Seen along this direction",
+        "a Gaussian per class, weighed by its size",
+        this.shadow.canvas,
+      ),
       panel("The value in every direction", "its mean is PSMI", this.values.canvas),
-      panel("The same in d dimensions", "d − 2 of them are noise", this.growth.canvas,
-        legend([["▏", "accent", "the ringed point ± 2 errors"], ["▮", "other", "other points: median, 5 to 95 %"]])),
-      html("div", { class: "mw-slides" }, more.element), inMore,
-      panel("PSMI of every point", "nats", this.strip.canvas));
+      panel(
+        "The same in d dimensions",
+        "d − 2 of them are noise",
+        this.growth.canvas,
+        legend([
+          ["▏", "accent", "the ringed point ± 2 errors"],
+          ["▮", "other", "other points: median, 5 to 95 %"],
+        ]),
+      ),
+      html("div", { class: "mw-slides" }, more.element),
+      inMore,
+      panel("PSMI of every point", "nats", this.strip.canvas),
+    );
     this.body.append(left, right);
     return { turn, atypical, value, mean, below, more, inMore };
   }
@@ -241,7 +308,8 @@ class PSMIView extends PointsPlayground {
     this.deepening = true;
     /** @type {Summary[]} */
     const found = [];
-    const begin = () => inDimensions(this.now, this.scored.classes, DIMENSIONS[found.length]);
+    const begin = () =>
+      inDimensions(this.now, this.scored.classes, DIMENSIONS[found.length]);
     let work = begin();
     const next = () => {
       for (const until = performance.now() + SLICE; performance.now() < until;) {
@@ -275,7 +343,9 @@ class PSMIView extends PointsPlayground {
   /** @param {number} x  pixel on the curve over all angles */
   turnAt(x) {
     const { left, right } = this.values.frame;
-    this.turnTo(Math.round(Math.min(180, Math.max(0, (180 * (x - left)) / (right - left)))));
+    this.turnTo(
+      Math.round(Math.min(180, Math.max(0, (180 * (x - left)) / (right - left)))),
+    );
     return true;
   }
 
@@ -314,7 +384,10 @@ class PSMIView extends PointsPlayground {
   edited() {
     this.changed();
     this.endGlide();
-    this.mine = { points: new DataView(this.now.points.slice().buffer), labels: new DataView(this.now.labels.slice().buffer) };
+    this.mine = {
+      points: new DataView(this.now.points.slice().buffer),
+      labels: new DataView(this.now.labels.slice().buffer),
+    };
     this.commit({ _cloud: this.mine, selected: this.now.selected });
     this.rest();
   }
@@ -366,7 +439,10 @@ class PSMIView extends PointsPlayground {
   restart() {
     this.stopGlide(); // else the first cloud may be the one that Python has already
     const first = { ...this.trait("_first") };
-    this.commit({ _cloud: first, selected: Math.min(this.now.selected, first.labels.byteLength - 1) });
+    this.commit({
+      _cloud: first,
+      selected: Math.min(this.now.selected, first.labels.byteLength - 1),
+    });
   }
 
   /* ------------------------------------------------------------ the hand */
@@ -383,7 +459,14 @@ class PSMIView extends PointsPlayground {
   grab(px, py) {
     const turn = (this.now.angle * Math.PI) / 180;
     const [mx, my] = [px - this.cloud.width / 2, this.cloud.height / 2 - py];
-    const handle = Math.min(...[1, -1].map((s) => Math.hypot(mx - s * this.arm * Math.cos(turn), my - s * this.arm * Math.sin(turn))));
+    const handle = Math.min(
+      ...[1, -1].map((s) =>
+        Math.hypot(
+          mx - s * this.arm * Math.cos(turn),
+          my - s * this.arm * Math.sin(turn),
+        ),
+      ),
+    );
     this.turning = handle < 16;
     if (this.turning) return true;
     const grabbed = super.grab(px, py);
@@ -423,7 +506,8 @@ class PSMIView extends PointsPlayground {
     this.parts.more.show(this.now.dimension);
     this.label.show(String(this.own));
     this.removing.disabled = !this.canLeave();
-    this.parts.atypical.textContent = this.score > 0 ? "Make it atypical" : "Make it typical";
+    this.parts.atypical.textContent =
+      this.score > 0 ? "Make it atypical" : "Make it typical";
   }
 
   /** Speaks the result to screen readers when the user stops moving. */
@@ -432,10 +516,19 @@ class PSMIView extends PointsPlayground {
     const words = `Point ${this.now.selected + 1} of ${this.now.labels.length}, class ${NAMES[this.own]}: PSMI ${value}.`;
     this.speak(words);
     this.cloud.canvas.setAttribute("aria-label", `Cloud of points. ${words}`);
-    this.shadow.canvas.setAttribute("aria-label", `Projections at ${Math.round(this.now.angle)} degrees. ${words}`);
-    this.values.canvas.setAttribute("aria-label", `The point's value in every direction. ${words}`);
+    this.shadow.canvas.setAttribute(
+      "aria-label",
+      `Projections at ${Math.round(this.now.angle)} degrees. ${words}`,
+    );
+    this.values.canvas.setAttribute(
+      "aria-label",
+      `The point's value in every direction. ${words}`,
+    );
     this.strip.canvas.setAttribute("aria-label", `PSMI of every point. ${words}`);
-    this.growth.canvas.setAttribute("aria-label", "PSMI against the number of dimensions.");
+    this.growth.canvas.setAttribute(
+      "aria-label",
+      "PSMI against the number of dimensions.",
+    );
   }
 
   draw() {
@@ -445,7 +538,12 @@ class PSMIView extends PointsPlayground {
     }
     const turn = (this.now.angle * Math.PI) / 180;
     const sight = along(this.scored.classes, Math.cos(turn), Math.sin(turn));
-    const value = pointwise(sight, this.scored.classes.prior, sight.x * this.x + sight.y * this.y, this.own);
+    const value = pointwise(
+      sight,
+      this.scored.classes.prior,
+      sight.x * this.x + sight.y * this.y,
+      this.own,
+    );
     this.drawCloud();
     this.drawShadow(sight, value);
     this.drawValues(value);
@@ -458,12 +556,16 @@ class PSMIView extends PointsPlayground {
   showFacts(value) {
     const psmi = this.score;
     this.parts.value.show(fixedText(value, 2), `at ${Math.round(this.now.angle)}°`);
-    this.parts.mean.show(fixedText(psmi, 2), psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk");
+    this.parts.mean.show(
+      fixedText(psmi, 2),
+      psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk",
+    );
     const n = this.scored.psmi.length;
     const below = this.scored.psmi.reduce((sum, x) => sum + (x <= 0 ? 1 : 0), 0);
     this.parts.below.show(shareText(below / n), `${below} of ${n}`);
     const name = psmi > 0 ? "Make it atypical" : "Make it typical";
-    if (this.parts.atypical.textContent !== name) this.parts.atypical.textContent = name;
+    if (this.parts.atypical.textContent !== name)
+      this.parts.atypical.textContent = name;
   }
 
   drawCloud() {
@@ -476,7 +578,14 @@ class PSMIView extends PointsPlayground {
     const turn = (angle * Math.PI) / 180;
     const [dx, dy] = [Math.cos(turn), -Math.sin(turn)];
     const [cx, cy] = [width / 2, height / 2];
-    plot.line([[cx - this.arm * dx, cy - this.arm * dy], [cx + this.arm * dx, cy + this.arm * dy]], "muted", 1.5);
+    plot.line(
+      [
+        [cx - this.arm * dx, cy - this.arm * dy],
+        [cx + this.arm * dx, cy + this.arm * dy],
+      ],
+      "muted",
+      1.5,
+    );
     const [full, hollow] = this.signsOf(r);
     for (let i = 0; i < labels.length; i++) {
       if (i === selected) continue;
@@ -485,12 +594,26 @@ class PSMIView extends PointsPlayground {
     const [px, py] = this.pixelOf(selected);
     Object.assign(this.root.dataset, { x: px, y: py });
     const foot = (px - cx) * dx + (py - cy) * dy;
-    plot.line([[px, py], [cx + foot * dx, cy + foot * dy]], "fg", 1, [3, 3]);
-    for (const end of [-1, 1]) plot.dot(cx + end * this.arm * dx, cy + end * this.arm * dy, 7, "fg", "bg");
+    plot.line(
+      [
+        [px, py],
+        [cx + foot * dx, cy + foot * dy],
+      ],
+      "fg",
+      1,
+      [3, 3],
+    );
+    for (const end of [-1, 1])
+      plot.dot(cx + end * this.arm * dx, cy + end * this.arm * dy, 7, "fg", "bg");
     this.drawChosen(plot, px, py, 7);
     const above = py > 40 ? -18 : 28;
     const words = `PSMI ${fixedText(this.score, 2)}`;
-    plot.text(words, Math.min(width - 42, Math.max(42, px)), py + above, { colour: "fg", align: "center", bold: true, halo: true });
+    plot.text(words, Math.min(width - 42, Math.max(42, px)), py + above, {
+      colour: "fg",
+      align: "center",
+      bold: true,
+      halo: true,
+    });
   }
 
   /**
@@ -523,19 +646,56 @@ class PSMIView extends PointsPlayground {
     const tall = Math.max(...heights);
     const y = (/** @type {number} */ share) => bottom - share * (bottom - top);
     for (let c = 0; c < this.now.count; c++) {
-      const outline = plot.curve((px) => y((heights[c] / tall) * Math.exp(-0.5 * ((x.back(px) - means[c]) / deviations[c]) ** 2)));
-      plot.area([[left, bottom], ...outline, [right, bottom]], `c${c}`, c === this.own ? 0.26 : 0.1);
-      plot.line(outline, `c${c}`, c === this.own ? 2.4 : 1.5, c === this.own ? [] : [6, 3]);
+      const outline = plot.curve((px) =>
+        y(
+          (heights[c] / tall) *
+            Math.exp(-0.5 * ((x.back(px) - means[c]) / deviations[c]) ** 2),
+        ),
+      );
+      plot.area(
+        [[left, bottom], ...outline, [right, bottom]],
+        `c${c}`,
+        c === this.own ? 0.26 : 0.1,
+      );
+      plot.line(
+        outline,
+        `c${c}`,
+        c === this.own ? 2.4 : 1.5,
+        c === this.own ? [] : [6, 3],
+      );
       const place = x.clip(means[c]);
-      plot.text(NAMES[c], Math.min(right - 8, Math.max(left + 8, place)), y(heights[c] / tall) - 5, { colour: `c${c}`, align: "center", bold: true });
+      plot.text(
+        NAMES[c],
+        Math.min(right - 8, Math.max(left + 8, place)),
+        y(heights[c] / tall) - 5,
+        { colour: `c${c}`, align: "center", bold: true },
+      );
     }
-    plot.line([[left, bottom + 0.5], [right, bottom + 0.5]], "muted");
+    plot.line(
+      [
+        [left, bottom + 0.5],
+        [right, bottom + 0.5],
+      ],
+      "muted",
+    );
     const at = x.clip(sight.x * this.x + sight.y * this.y);
-    plot.line([[at, 2], [at, bottom]], "fg", 1.6);
+    plot.line(
+      [
+        [at, 2],
+        [at, bottom],
+      ],
+      "fg",
+      1.6,
+    );
     this.drawChosen(plot, at, bottom, 5);
     const leftward = at > (left + right) / 2;
     const words = `value ${fixedText(value, 2)}`;
-    plot.text(words, at + (leftward ? -9 : 9), 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
+    plot.text(words, at + (leftward ? -9 : 9), 12, {
+      colour: "fg",
+      align: leftward ? "right" : "left",
+      bold: true,
+      halo: true,
+    });
   }
 
   /** @param {number} value  along the direction */
@@ -546,23 +706,70 @@ class PSMIView extends PointsPlayground {
     const lowest = Math.min(...this.curve);
     const floor = lowest >= -1 ? -1 : -(2 ** Math.ceil(Math.log2(-lowest)));
     const x = linear(0, 180, left, right);
-    const y = linear(floor, Math.max(1.2, Math.ceil(Math.log(this.now.count) * 5 + 0.5) / 5), bottom, top);
+    const y = linear(
+      floor,
+      Math.max(1.2, Math.ceil(Math.log(this.now.count) * 5 + 0.5) / 5),
+      bottom,
+      top,
+    );
     plot.levels(y, 3);
     /** @type {[number, number][]} */
     const line = this.curve.map((value, i) => [x.at((180 * i) / STEPS), y.clip(value)]);
     line.push([right, line[0][1]]);
     const zero = y.at(0);
-    plot.area([[left, zero], ...line.map(([px, py]) => /** @type {[number, number]} */ ([px, Math.min(py, zero)])), [right, zero]], "accent", 0.2);
-    plot.area([[left, zero], ...line.map(([px, py]) => /** @type {[number, number]} */ ([px, Math.max(py, zero)])), [right, zero]], "risk", 0.24);
+    plot.area(
+      [
+        [left, zero],
+        ...line.map(
+          ([px, py]) => /** @type {[number, number]} */ ([px, Math.min(py, zero)]),
+        ),
+        [right, zero],
+      ],
+      "accent",
+      0.2,
+    );
+    plot.area(
+      [
+        [left, zero],
+        ...line.map(
+          ([px, py]) => /** @type {[number, number]} */ ([px, Math.max(py, zero)]),
+        ),
+        [right, zero],
+      ],
+      "risk",
+      0.24,
+    );
     plot.line(line, "fg", 1.6);
     const mean = y.clip(this.score);
-    plot.line([[left, mean], [right, mean]], "fg", 1.4, [5, 4]);
+    plot.line(
+      [
+        [left, mean],
+        [right, mean],
+      ],
+      "fg",
+      1.4,
+      [5, 4],
+    );
     const over = mean > top + 22;
-    plot.text("mean = PSMI", right - 4, over ? mean - 5 : mean + 14, { colour: "fg", align: "right", halo: true });
+    plot.text("mean = PSMI", right - 4, over ? mean - 5 : mean + 14, {
+      colour: "fg",
+      align: "right",
+      halo: true,
+    });
     const at = x.at(this.now.angle);
-    plot.line([[at, top], [at, bottom]], "fg", 1.6);
+    plot.line(
+      [
+        [at, top],
+        [at, bottom],
+      ],
+      "fg",
+      1.6,
+    );
     plot.dot(at, y.clip(value), 5, "fg");
-    plot.lowerAxis(x, "direction", { ticks: [0, 45, 90, 135, 180], say: (tick) => `${tick}°` });
+    plot.lowerAxis(x, "direction", {
+      ticks: [0, 45, 90, 135, 180],
+      say: (tick) => `${tick}°`,
+    });
   }
 
   drawStrip() {
@@ -577,9 +784,23 @@ class PSMIView extends PointsPlayground {
       lowest = Math.min(lowest, value);
       highest = Math.max(highest, value);
     }
-    const x = linear(lowest > -1 ? -1.1 : -1.1 * 2 ** Math.ceil(Math.log2(-lowest)), Math.max(0.8, highest * 1.08), left, right);
+    const x = linear(
+      lowest > -1 ? -1.1 : -1.1 * 2 ** Math.ceil(Math.log2(-lowest)),
+      Math.max(0.8, highest * 1.08),
+      left,
+      right,
+    );
     const zero = x.at(0);
-    plot.area([[left, top - 4], [zero, top - 4], [zero, bottom], [left, bottom]], "risk", 0.08);
+    plot.area(
+      [
+        [left, top - 4],
+        [zero, top - 4],
+        [zero, bottom],
+        [left, bottom],
+      ],
+      "risk",
+      0.08,
+    );
     context.globalAlpha = psmi.length > 600 ? 0.3 : 0.55;
     for (let c = 0; c < count; c++) {
       context.fillStyle = plot.colour(`c${c}`);
@@ -592,7 +813,14 @@ class PSMIView extends PointsPlayground {
       }
     }
     context.globalAlpha = 1;
-    plot.line([[zero, top - 6], [zero, bottom]], "fg", 1.6);
+    plot.line(
+      [
+        [zero, top - 6],
+        [zero, bottom],
+      ],
+      "fg",
+      1.6,
+    );
     plot.text("at risk", zero - 7, top - 8, { colour: "risk-text", align: "right" });
     plot.text("typical", zero + 7, top - 8, { align: "left" });
     plot.lowerAxis(x, "");
@@ -606,27 +834,66 @@ class PSMIView extends PointsPlayground {
     const found = this.depths;
     const x = linear(-0.4, DIMENSIONS.length - 0.6, left, right);
     const low = Math.min(-0.5, ...found.map((one) => one.psmi - 2 * one.std));
-    const high = Math.max(0.9, ...found.map((one) => Math.max(one.others[2], one.psmi)));
+    const high = Math.max(
+      0.9,
+      ...found.map((one) => Math.max(one.others[2], one.psmi)),
+    );
     const y = linear(low * 1.08, high * 1.08, bottom, top);
     plot.levels(y, 4);
     const at = x.at(DIMENSIONS.indexOf(this.now.dimension));
-    plot.area([[at - 17, top], [at + 17, top], [at + 17, bottom], [at - 17, bottom]], "accent", 0.13);
+    plot.area(
+      [
+        [at - 17, top],
+        [at + 17, top],
+        [at + 17, bottom],
+        [at - 17, bottom],
+      ],
+      "accent",
+      0.13,
+    );
     const faint = this.deepening ? 0.35 : 1; // what the cloud before gave
     found.forEach((one) => {
       const px = x.at(DIMENSIONS.indexOf(one.dimension));
       const [down, middle, up] = one.others.map((value) => y.at(value));
-      plot.area([[px - 10, down], [px + 10, down], [px + 10, up], [px - 10, up]], "other", 0.45 * faint);
+      plot.area(
+        [
+          [px - 10, down],
+          [px + 10, down],
+          [px + 10, up],
+          [px - 10, up],
+        ],
+        "other",
+        0.45 * faint,
+      );
       plot.context.globalAlpha = faint;
-      plot.line([[px - 10, middle], [px + 10, middle]], "fg", 1.4);
-      plot.line([[px, y.at(one.psmi - 2 * one.std)], [px, y.at(one.psmi + 2 * one.std)]], "accent", 2.2);
+      plot.line(
+        [
+          [px - 10, middle],
+          [px + 10, middle],
+        ],
+        "fg",
+        1.4,
+      );
+      plot.line(
+        [
+          [px, y.at(one.psmi - 2 * one.std)],
+          [px, y.at(one.psmi + 2 * one.std)],
+        ],
+        "accent",
+        2.2,
+      );
       this.drawChosen(plot, px, y.at(one.psmi), 4.5, false);
     });
     plot.context.globalAlpha = 1;
-    plot.lowerAxis(x, "dimensions d", { ticks: DIMENSIONS.map((_, i) => i), say: (i) => String(DIMENSIONS[i]) });
+    plot.lowerAxis(x, "dimensions d", {
+      ticks: DIMENSIONS.map((_, i) => i),
+      say: (i) => String(DIMENSIONS[i]),
+    });
     const here = found.find((one) => one.dimension === this.now.dimension);
-    const words = here && !this.deepening
-      ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}.`
-      : "Computing …";
+    const words =
+      here && !this.deepening
+        ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}.`
+        : "Computing …";
     if (this.parts.inMore.textContent !== words) this.parts.inMore.textContent = words;
   }
 

@@ -28,7 +28,8 @@ export function worldOf(n, seed) {
   const lengths = new Float64Array(n * WIDEST); // of all but the first coordinate, squared
   for (let i = 0; i < n; i++) {
     for (let j = 1; j < WIDEST; j++) {
-      lengths[i * WIDEST + j] = lengths[i * WIDEST + j - 1] + noise[i * WIDEST + j] ** 2;
+      lengths[i * WIDEST + j] =
+        lengths[i * WIDEST + j - 1] + noise[i * WIDEST + j] ** 2;
     }
   }
   return { n, noise, lengths, coins: uniforms(2 + 4 * seed, 0, 4 * n) };
@@ -49,7 +50,13 @@ export function worldOf(n, seed) {
 /** @param {number} n @returns {Samples} */
 export function roomFor(n) {
   const floats = () => new Float64Array(n);
-  return { t: floats(), r: floats(), side: floats(), labels: new Uint8Array(n), kinds: new Uint8Array(n) };
+  return {
+    t: floats(),
+    r: floats(),
+    side: floats(),
+    labels: new Uint8Array(n),
+    kinds: new Uint8Array(n),
+  };
 }
 
 /**
@@ -137,12 +144,17 @@ function rootBetween(evaluate, from, to) {
 export function directionsFor(dimension) {
   if (dimension === 1) return [{ along: 1, across: 0, weight: 0.5 }];
   const nAlong = dimension === 2 ? 48 : dimension <= 4 ? 20 : 12;
-  const across = dimension === 2 ? [{ x: 1, weight: 0.5 }] : gegenbauer(10, (dimension - 3) / 2);
+  const across =
+    dimension === 2 ? [{ x: 1, weight: 0.5 }] : gegenbauer(10, (dimension - 3) / 2);
   const half = gegenbauer(nAlong, (dimension - 2) / 2).filter(({ x }) => x > 0);
   return half.flatMap(({ x, weight }) =>
     across
       .filter((other) => other.x > 0)
-      .map((other) => ({ along: x, across: other.x, weight: 2 * weight * other.weight })),
+      .map((other) => ({
+        along: x,
+        across: other.x,
+        weight: 2 * weight * other.weight,
+      })),
   );
 }
 
@@ -171,7 +183,11 @@ export function psmiOf(samples, dimension, directions, psmi) {
     // log p(z, 1) − log p(z, 0) is a + bz + cz²
     const c = 0.5 / v0 - 0.5 / v1;
     const b = m1 / v1 - m0 / v0;
-    const a = Math.log(one.prior / zero.prior) - 0.5 * Math.log(v1 / v0) + (m0 * m0) / (2 * v0) - (m1 * m1) / (2 * v1);
+    const a =
+      Math.log(one.prior / zero.prior) -
+      0.5 * Math.log(v1 / v0) +
+      (m0 * m0) / (2 * v0) -
+      (m1 * m1) / (2 * v1);
     for (let i = 0; i < psmi.length; i++) {
       const near = along * t[i];
       const aside = reach * r[i];

@@ -2,11 +2,32 @@
 
 import { html } from "../../widgets/static/dom.js";
 import {
-  button, facts, fixedText, legend, linear, panel, Playground, Plot, row, shareText, shown, sliders, tile,
+  button,
+  facts,
+  fixedText,
+  legend,
+  linear,
+  panel,
+  Playground,
+  Plot,
+  row,
+  shareText,
+  shown,
+  sliders,
+  tile,
 } from "./kit.js";
 import { clopperPearson } from "../../widgets/static/maths.js";
 import { tickText } from "../../widgets/static/numbers.js";
-import { DIMENSIONS, directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf } from "./theorem_maths.js";
+import {
+  DIMENSIONS,
+  directionsFor,
+  psmiOf,
+  ratesAt,
+  roomFor,
+  sample,
+  SEPARATIONS,
+  worldOf,
+} from "./theorem_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 /** @typedef {import("./kit.js").Palette} Palette */
@@ -45,9 +66,23 @@ const NAMED = 24; // pixels above a row of the histogram, for its name
 const SWITCHES = /** @type {const} */ ([
   ["imbalance", "Imbalance", "the second class has 10 % of the samples"],
   ["overlap", "Overlap", "the deviation within a class is 3 in place of 1"],
-  ["heavy_tails", "Heavy tails", "Student’s t with two degrees of freedom in place of Gaussian"],
+  [
+    "heavy_tails",
+    "Heavy tails",
+    "Student’s t with two degrees of freedom in place of Gaussian",
+  ],
 ]);
-const HEARD = /** @type {const} */ (["epsilon", "separation", "dimension", "tau", "imbalance", "overlap", "heavy_tails", "n", "seed"]);
+const HEARD = /** @type {const} */ ([
+  "epsilon",
+  "separation",
+  "dimension",
+  "tau",
+  "imbalance",
+  "overlap",
+  "heavy_tails",
+  "n",
+  "seed",
+]);
 const PLACES = [0, 0.5, 1, 1.5, 2, 3, 4, 5, 6]; // separations whose means are drawn
 const ABOUT = {
   name: "theorem",
@@ -69,7 +104,12 @@ const ABOUT = {
  * @returns {Population}
  */
 function populationOf({ n, seed }) {
-  return { key: `${n} ${seed}`, world: worldOf(n, seed), samples: roomFor(n), psmi: new Float64Array(n) };
+  return {
+    key: `${n} ${seed}`,
+    world: worldOf(n, seed),
+    samples: roomFor(n),
+    psmi: new Float64Array(n),
+  };
 }
 
 /** @param {number} dimension */
@@ -89,7 +129,12 @@ class TheoremView extends Playground {
   constructor(model, el) {
     super(model, el, ABOUT);
     this.cloud = new Plot("mixture", 300, { left: 14, right: 14, top: 10, bottom: 38 });
-    this.histogram = new Plot("histogram", 300, { left: 44, right: 14, top: 34, bottom: 38 });
+    this.histogram = new Plot("histogram", 300, {
+      left: 44,
+      right: 14,
+      top: 34,
+      bottom: 38,
+    });
     this.means = new Plot("means", 232, { left: 48, right: 14, top: 12, bottom: 40 });
     this.plots = [this.cloud, this.histogram, this.means];
     this.sliding = false;
@@ -111,14 +156,19 @@ class TheoremView extends Playground {
     this.parts = this.compose();
     this.showControls();
     for (const name of HEARD) this.onTrait(name, () => this.hear());
-    this.drag(this.histogram, { press: (x) => this.pull(x), move: (x) => this.pull(x), release: () => this.rest() });
+    this.drag(this.histogram, {
+      press: (x) => this.pull(x),
+      move: (x) => this.pull(x),
+      release: () => this.rest(),
+    });
     this.start();
     this.say();
   }
 
   load() {
     this.now = this.traits(HEARD);
-    if (this.population.key !== `${this.now.n} ${this.now.seed}`) this.population = populationOf(this.now);
+    if (this.population.key !== `${this.now.n} ${this.now.seed}`)
+      this.population = populationOf(this.now);
     this.changed();
   }
 
@@ -141,38 +191,106 @@ class TheoremView extends Playground {
 
   /** @returns {Parts} */
   compose() {
-    const slides = sliders({
-      epsilon: { name: "outliers ε", help: "share of samples whose label is a coin toss", max: 0.5, step: 0.01, say: (x) => `${Math.round(100 * x)} %` },
-      separation: { name: "separation", help: "distance of the classes’ means, in deviations", max: SEPARATIONS, step: 0.1, say: (x) => fixedText(x, 1) },
-      dimension: { name: "dimension", help: "dimension of the space", places: DIMENSIONS, say: String },
-      tau: { name: "threshold τ", min: -2, max: 1, step: 0.01, say: (x) => fixedText(x, 2) },
-    }, (name, value) => {
-      if (name === "tau") return this.moveTau(value);
-      this.sliding = true;
-      this.now[name] = value;
-      this.stale = true;
-      this.later();
-    }, () => this.rest());
-    const switches = SWITCHES.map(([trait, name, help]) => button(name, help, () => this.flip(trait)));
+    const slides = sliders(
+      {
+        epsilon: {
+          name: "outliers ε",
+          help: "share of samples whose label is a coin toss",
+          max: 0.5,
+          step: 0.01,
+          say: (x) => `${Math.round(100 * x)} %`,
+        },
+        separation: {
+          name: "separation",
+          help: "distance of the classes’ means, in deviations",
+          max: SEPARATIONS,
+          step: 0.1,
+          say: (x) => fixedText(x, 1),
+        },
+        dimension: {
+          name: "dimension",
+          help: "dimension of the space",
+          places: DIMENSIONS,
+          say: String,
+        },
+        tau: {
+          name: "threshold τ",
+          min: -2,
+          max: 1,
+          step: 0.01,
+          say: (x) => fixedText(x, 2),
+        },
+      },
+      (name, value) => {
+        if (name === "tau") return this.moveTau(value);
+        this.sliding = true;
+        this.now[name] = value;
+        this.stale = true;
+        this.later();
+      },
+      () => this.rest(),
+    );
+    const switches = SWITCHES.map(([trait, name, help]) =>
+      button(name, help, () => this.flip(trait)),
+    );
     const zero = button("τ = 0", "the theorem’s threshold", () => {
       this.moveTau(0);
       this.rest();
     });
-    const breaks = html("div", { class: "mw-row mw-span", role: "group", "aria-label": "Where it breaks" },
-      html("span", { class: "mw-labelled" }, "where it breaks"), ...switches, zero);
-    const left = panel("The mixture", "the axis of the means, and one more", this.cloud.canvas,
-      legend([["●", "c0", "labelled A"], ["■", "c1", "labelled B"], ["✕", "risk", "outlier with a wrong label"]]));
-    const right = panel("PSMI of all samples", "number of samples in each bar; drag τ", this.histogram.canvas,
-      legend([["▮", "other", "others"], ["▨", "risk", "outliers, wrong label"], ["▯", "risk", "outliers, right label"], ["┊", "fg", "mean"]]));
-    const wrong = tile("wrong labels flagged", "outliers whose label came out wrong, with PSMI of at most τ");
+    const breaks = html(
+      "div",
+      { class: "mw-row mw-span", role: "group", "aria-label": "Where it breaks" },
+      html("span", { class: "mw-labelled" }, "where it breaks"),
+      ...switches,
+      zero,
+    );
+    const left = panel(
+      "The mixture",
+      "the axis of the means, and one more",
+      this.cloud.canvas,
+      legend([
+        ["●", "c0", "labelled A"],
+        ["■", "c1", "labelled B"],
+        ["✕", "risk", "outlier with a wrong label"],
+      ]),
+    );
+    const right = panel(
+      "PSMI of all samples",
+      "number of samples in each bar; drag τ",
+      this.histogram.canvas,
+      legend([
+        ["▮", "other", "others"],
+        ["▨", "risk", "outliers, wrong label"],
+        ["▯", "risk", "outliers, right label"],
+        ["┊", "fg", "mean"],
+      ]),
+    );
+    const wrong = tile(
+      "wrong labels flagged",
+      "outliers whose label came out wrong, with PSMI of at most τ",
+    );
     const tpr = tile("outliers flagged", "TPR at τ");
     const fpr = tile("others flagged", "FPR at τ");
-    const outliers = tile("mean PSMI of outliers", "the paper says 0; computed it is below");
+    const outliers = tile(
+      "mean PSMI of outliers",
+      "the paper says 0; computed it is below",
+    );
     const typical = tile("mean PSMI of others");
     const results = facts("Results", [wrong, tpr, fpr, outliers, typical], "mw-span");
-    const parting = html("div", { class: "mw-span" },
-      panel("Where the paper and the computed PSMI part", "mean PSMI at every separation", this.means.canvas,
-        legend([["●", "accent", "others"], ["▼", "risk", "outliers, computed"], ["┄", "fg", "outliers, as the theorem states it"]])));
+    const parting = html(
+      "div",
+      { class: "mw-span" },
+      panel(
+        "Where the paper and the computed PSMI part",
+        "mean PSMI at every separation",
+        this.means.canvas,
+        legend([
+          ["●", "accent", "others"],
+          ["▼", "risk", "outliers, computed"],
+          ["┄", "fg", "outliers, as the theorem states it"],
+        ]),
+      ),
+    );
     this.body.append(left, right, slides.element, breaks, results, parting);
     return { slides, switches, wrong, tpr, fpr, outliers, typical };
   }
@@ -196,7 +314,9 @@ class TheoremView extends Playground {
   /** @param {number} x  pixel */
   pull(x) {
     if (this.scale === null) return false;
-    this.moveTau(Math.min(this.scale.high, Math.max(this.scale.low, this.scale.back(x))));
+    this.moveTau(
+      Math.min(this.scale.high, Math.max(this.scale.low, this.scale.back(x))),
+    );
     return true;
   }
 
@@ -213,13 +333,20 @@ class TheoremView extends Playground {
   showControls() {
     const { slides, switches } = this.parts;
     slides.show(this.now);
-    SWITCHES.forEach(([trait], i) => switches[i].setAttribute("aria-pressed", String(this.now[trait])));
+    SWITCHES.forEach(([trait], i) =>
+      switches[i].setAttribute("aria-pressed", String(this.now[trait])),
+    );
   }
 
   /** Means of PSMI, and what τ flags, with 95 % intervals. */
   get rates() {
-    const found = ratesAt(this.population.psmi, this.population.samples.kinds, this.now.tau);
-    const interval = (/** @type {number} */ rate, /** @type {number} */ of) => clopperPearson(Math.round(rate * of), of);
+    const found = ratesAt(
+      this.population.psmi,
+      this.population.samples.kinds,
+      this.now.tau,
+    );
+    const interval = (/** @type {number} */ rate, /** @type {number} */ of) =>
+      clopperPearson(Math.round(rate * of), of);
     return {
       ...found,
       tprInterval: interval(found.tpr, found.outliers),
@@ -239,7 +366,11 @@ class TheoremView extends Playground {
     const key = this.swept;
     if (this.curve.key === key) return;
     this.sweeping = setTimeout(() => {
-      const { now, population: { world }, directed: { dimension, directions } } = this;
+      const {
+        now,
+        population: { world },
+        directed: { dimension, directions },
+      } = this;
       const [samples, psmi] = [roomFor(now.n), new Float64Array(now.n)];
       const means = PLACES.map((separation) => {
         sample(world, { ...now, separation }, samples);
@@ -256,12 +387,33 @@ class TheoremView extends Playground {
   say() {
     this.sweep();
     const found = this.rates;
-    const { flagged, n, tpr, fpr, tprWrong, meanOutliers, meanOthers, meanWrong, meanRight } = found;
+    const {
+      flagged,
+      n,
+      tpr,
+      fpr,
+      tprWrong,
+      meanOutliers,
+      meanOthers,
+      meanWrong,
+      meanRight,
+    } = found;
     this.report({
-      means: { outliers: meanOutliers, others: meanOthers, wrong: meanWrong, right: meanRight },
+      means: {
+        outliers: meanOutliers,
+        others: meanOthers,
+        wrong: meanWrong,
+        right: meanRight,
+      },
       rates: {
-        flagged, n, tpr, tpr_interval: found.tprInterval, fpr, fpr_interval: found.fprInterval,
-        tpr_wrong: tprWrong, tpr_wrong_interval: found.wrongInterval,
+        flagged,
+        n,
+        tpr,
+        tpr_interval: found.tprInterval,
+        fpr,
+        fpr_interval: found.fprInterval,
+        tpr_wrong: tprWrong,
+        tpr_wrong_interval: found.wrongInterval,
       },
     });
     const words =
@@ -270,7 +422,10 @@ class TheoremView extends Playground {
     this.speak(words);
     this.cloud.canvas.setAttribute("aria-label", `The mixture's samples. ${words}`);
     this.histogram.canvas.setAttribute("aria-label", `Histograms of PSMI. ${words}`);
-    this.means.canvas.setAttribute("aria-label", `Mean PSMI against separation. ${words}`);
+    this.means.canvas.setAttribute(
+      "aria-label",
+      `Mean PSMI against separation. ${words}`,
+    );
   }
 
   /* ------------------------------------------------------------ what is shown */
@@ -284,14 +439,36 @@ class TheoremView extends Playground {
     this.drawCloud();
     this.drawHistogram(found);
     this.drawMeans(found);
-    const interval = (/** @type {[number, number] | null} */ ends) => (ends ? `${shareText(ends[0])} to ${shareText(ends[1])}` : "");
+    const interval = (/** @type {[number, number] | null} */ ends) =>
+      ends ? `${shareText(ends[0])} to ${shareText(ends[1])}` : "";
     const none = found.outliers === 0;
     const { wrong, tpr, fpr, outliers, typical } = this.parts;
-    wrong.show(shareText(found.tprWrong), found.wrong === 0 ? "no wrong labels" : interval(found.wrongInterval) || " ");
-    tpr.show(shareText(found.tpr), none ? "no outliers" : [interval(found.tprInterval), `${shareText(found.wrong / found.outliers)} have a wrong label`].filter(Boolean).join("; "));
+    wrong.show(
+      shareText(found.tprWrong),
+      found.wrong === 0 ? "no wrong labels" : interval(found.wrongInterval) || " ",
+    );
+    tpr.show(
+      shareText(found.tpr),
+      none
+        ? "no outliers"
+        : [
+            interval(found.tprInterval),
+            `${shareText(found.wrong / found.outliers)} have a wrong label`,
+          ]
+            .filter(Boolean)
+            .join("; "),
+    );
     fpr.show(shareText(found.fpr), interval(found.fprInterval) || " ");
-    outliers.show(fixedText(found.meanOutliers, 3), none ? "" : `right label ${fixedText(found.meanRight, 2)}, wrong ${fixedText(found.meanWrong, 2)}`);
-    typical.show(fixedText(found.meanOthers, 3), `${found.meanOthers > 0 ? "above 0" : "not above 0"}, ${this.verdict(found)}`);
+    outliers.show(
+      fixedText(found.meanOutliers, 3),
+      none
+        ? ""
+        : `right label ${fixedText(found.meanRight, 2)}, wrong ${fixedText(found.meanWrong, 2)}`,
+    );
+    typical.show(
+      fixedText(found.meanOthers, 3),
+      `${found.meanOthers > 0 ? "above 0" : "not above 0"}, ${this.verdict(found)}`,
+    );
     this.root.dataset.tpr = String(found.tpr);
     this.root.dataset.fpr = String(found.fpr);
   }
@@ -348,7 +525,12 @@ class TheoremView extends Playground {
     context.lineWidth = 1.7;
     context.stroke(wrong);
     plot.free();
-    plot.lowerAxis(x, flat ? "the axis of the means (spread across it for the eye)" : "the axis of the means");
+    plot.lowerAxis(
+      x,
+      flat
+        ? "the axis of the means (spread across it for the eye)"
+        : "the axis of the means",
+    );
   }
 
   /** @param {Rates} found */
@@ -357,24 +539,45 @@ class TheoremView extends Playground {
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
     const x = (this.scale = this.scaleOf(left, right));
-    const bins = [new Float64Array(BINS), new Float64Array(BINS), new Float64Array(BINS)];
-    const { psmi, samples: { kinds } } = this.population;
+    const bins = [
+      new Float64Array(BINS),
+      new Float64Array(BINS),
+      new Float64Array(BINS),
+    ];
+    const {
+      psmi,
+      samples: { kinds },
+    } = this.population;
     for (let i = 0; i < psmi.length; i++) {
       const bin = Math.floor(((psmi[i] - x.low) / (x.high - x.low)) * BINS);
       bins[kinds[i]][Math.min(BINS - 1, Math.max(0, bin))] += 1;
     }
     const [others, kept, wrong] = bins;
     const zero = x.clip(this.now.tau);
-    plot.area([[left, top], [zero, top], [zero, bottom], [left, bottom]], "risk", 0.07);
+    plot.area(
+      [
+        [left, top],
+        [zero, top],
+        [zero, bottom],
+        [left, bottom],
+      ],
+      "risk",
+      0.07,
+    );
     const middle = Math.round((top + bottom) / 2);
     const upper = this.axisOfCounts(others, top, middle - 6);
-    const lower = this.axisOfCounts(wrong.map((count, i) => count + kept[i]), middle, bottom);
+    const lower = this.axisOfCounts(
+      wrong.map((count, i) => count + kept[i]),
+      middle,
+      bottom,
+    );
     const wide = (right - left) / BINS;
     const bars = [new Path2D(), new Path2D(), new Path2D()];
     for (let i = 0; i < BINS; i++) {
       const px = left + i * wide + 0.5;
       /** @type {(path: Path2D, y: Scale, from: number, to: number) => void} */
-      const bar = (path, y, from, to) => path.rect(px, y.at(to), wide - 1, y.at(from) - y.at(to));
+      const bar = (path, y, from, to) =>
+        path.rect(px, y.at(to), wide - 1, y.at(from) - y.at(to));
       if (others[i] > 0) bar(bars[0], upper, 0, others[i]);
       if (wrong[i] > 0) bar(bars[2], lower, 0, wrong[i]);
       if (kept[i] > 0) bar(bars[1], lower, wrong[i], wrong[i] + kept[i]);
@@ -388,16 +591,52 @@ class TheoremView extends Playground {
     context.strokeStyle = plot.colour("risk");
     context.lineWidth = 1;
     context.stroke(bars[1]);
-    plot.line([[left, middle - 6], [right, middle - 6]], "muted");
-    plot.line([[zero, top - 14], [zero, bottom]], "fg", 2);
+    plot.line(
+      [
+        [left, middle - 6],
+        [right, middle - 6],
+      ],
+      "muted",
+    );
+    plot.line(
+      [
+        [zero, top - 14],
+        [zero, bottom],
+      ],
+      "fg",
+      2,
+    );
     const side = zero - left > (right - left) / 2 ? "left" : "right"; // away from the line at τ
     this.room = Math.max(zero - left, right - zero) - 14;
-    this.nameRow(`${found.n - found.outliers} others`, found.meanOthers, "fg", x, top, middle - 6, side);
-    if (found.outliers > 0) this.nameRow(`${found.outliers} outliers`, found.meanOutliers, "risk-text", x, middle, bottom, side);
+    this.nameRow(
+      `${found.n - found.outliers} others`,
+      found.meanOthers,
+      "fg",
+      x,
+      top,
+      middle - 6,
+      side,
+    );
+    if (found.outliers > 0)
+      this.nameRow(
+        `${found.outliers} outliers`,
+        found.meanOutliers,
+        "risk-text",
+        x,
+        middle,
+        bottom,
+        side,
+      );
     plot.dot(zero, top - 16, 7, "fg");
     const leftward = zero > right - 90;
-    plot.text(`τ = ${fixedText(this.now.tau, 2)}`, zero + (leftward ? -13 : 13), top - 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
-    if (zero - left > (leftward ? 150 : 70)) plot.text("flagged", left + 6, top - 12, { colour: "risk-text" });
+    plot.text(
+      `τ = ${fixedText(this.now.tau, 2)}`,
+      zero + (leftward ? -13 : 13),
+      top - 12,
+      { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true },
+    );
+    if (zero - left > (leftward ? 150 : 70))
+      plot.text("flagged", left + 6, top - 12, { colour: "risk-text" });
     plot.lowerAxis(x, "PSMI");
   }
 
@@ -413,7 +652,12 @@ class TheoremView extends Playground {
     const size = Math.max(0.02, -lowest, highest);
     const span = 0.05 * 1.5 ** Math.ceil(Math.log(size / 0.05) / Math.log(1.5));
     const low = -lowest > 0.4 * span ? -span : -0.5 * span;
-    return linear(low, Math.min(span, Math.max(highest * 1.15, 0.25 * span)), left, right);
+    return linear(
+      low,
+      Math.min(span, Math.max(highest * 1.15, 0.25 * span)),
+      left,
+      right,
+    );
   }
 
   /**
@@ -427,7 +671,8 @@ class TheoremView extends Playground {
     const most = Math.max(1, ...counts);
     const y = linear(0, most, bottom, top + NAMED);
     const { left } = plot.frame;
-    for (const count of [0, most]) plot.text(tickText(count), left - 6, y.at(count) + 4, { align: "right" });
+    for (const count of [0, most])
+      plot.text(tickText(count), left - 6, y.at(count) + 4, { align: "right" });
     return y;
   }
 
@@ -447,8 +692,21 @@ class TheoremView extends Playground {
     const at = side === "left" ? left + 6 : right - 4;
     const full = `${words}, mean ${fixedText(mean, 2)}`;
     const fits = 1.1 * plot.context.measureText(full).width < this.room; // it is written bold
-    plot.text(fits ? full : words, at, top + 14, { colour, align: side, bold: true, halo: true });
-    plot.line([[x.clip(mean), top + NAMED], [x.clip(mean), bottom]], colour, 2, [2, 2]);
+    plot.text(fits ? full : words, at, top + 14, {
+      colour,
+      align: side,
+      bold: true,
+      halo: true,
+    });
+    plot.line(
+      [
+        [x.clip(mean), top + NAMED],
+        [x.clip(mean), bottom],
+      ],
+      colour,
+      2,
+      [2, 2],
+    );
   }
 
   /** Draws stripes over the bars of wrong labels, so that they differ by more than colour. */
@@ -465,7 +723,9 @@ class TheoremView extends Playground {
       context.lineTo(shift + 7, -1);
     }
     context.stroke();
-    const pattern = /** @type {CanvasPattern} */ (this.histogram.context.createPattern(canvas, "repeat"));
+    const pattern = /** @type {CanvasPattern} */ (
+      this.histogram.context.createPattern(canvas, "repeat")
+    );
     this.hatched = { palette: this.palette, pattern };
     return pattern;
   }
@@ -476,30 +736,75 @@ class TheoremView extends Playground {
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
     const { key, means: curve } = this.curve;
-    const values = curve.flatMap(({ outliers, others }) => [outliers || 0, others || 0]);
-    const here = [found.meanOthers, Number.isNaN(found.meanOutliers) ? 0 : found.meanOutliers];
+    const values = curve.flatMap(({ outliers, others }) => [
+      outliers || 0,
+      others || 0,
+    ]);
+    const here = [
+      found.meanOthers,
+      Number.isNaN(found.meanOutliers) ? 0 : found.meanOutliers,
+    ];
     const x = linear(0, SEPARATIONS, left, right);
     const most = Math.max(0.02, ...values, ...here);
     const least = Math.min(-0.02, ...values, ...here);
-    const y = linear(least - 0.08 * (most - least), most + 0.1 * (most - least), bottom, top);
+    const y = linear(
+      least - 0.08 * (most - least),
+      most + 0.1 * (most - least),
+      bottom,
+      top,
+    );
     plot.levels(y, 4);
     const at = x.at(this.now.separation);
-    plot.line([[at, top], [at, bottom]], "line", 10);
+    plot.line(
+      [
+        [at, top],
+        [at, bottom],
+      ],
+      "line",
+      10,
+    );
     /** @type {(name: "others" | "outliers") => [number, number][]} */
     const points = (name) =>
-      curve.flatMap(({ separation, [name]: mean }) => (Number.isNaN(mean) ? [] : [[x.at(separation), y.at(mean)]]));
+      curve.flatMap(({ separation, [name]: mean }) =>
+        Number.isNaN(mean) ? [] : [[x.at(separation), y.at(mean)]],
+      );
     context.globalAlpha = key === this.swept ? 1 : 0.3; // what the settings before gave
     plot.line(points("others"), "accent", 2.4);
     plot.line(points("outliers"), "risk", 2.4);
-    plot.line([[left, y.at(0)], [right, y.at(0)]], "fg", 1.8, [6, 5]);
+    plot.line(
+      [
+        [left, y.at(0)],
+        [right, y.at(0)],
+      ],
+      "fg",
+      1.8,
+      [6, 5],
+    );
     for (const [px, py] of points("others")) plot.dot(px, py, 3.4, "accent");
-    for (const [px, py] of points("outliers")) plot.polygon([[px - 5, py - 4], [px + 5, py - 4], [px, py + 5]], "risk");
+    for (const [px, py] of points("outliers"))
+      plot.polygon(
+        [
+          [px - 5, py - 4],
+          [px + 5, py - 4],
+          [px, py + 5],
+        ],
+        "risk",
+      );
     context.globalAlpha = 1;
-    for (const [value, colour] of /** @type {[number, string][]} */ ([[here[0], "accent"], [found.meanOutliers, "risk"]])) {
+    for (const [value, colour] of /** @type {[number, string][]} */ ([
+      [here[0], "accent"],
+      [found.meanOutliers, "risk"],
+    ])) {
       if (!Number.isNaN(value)) plot.dot(at, y.clip(value), 7, colour, "fg", 2);
     }
-    if (curve.length === 0) plot.text("Computing …", (left + right) / 2, (top + bottom) / 2, { align: "center" });
-    plot.lowerAxis(x, `separation (large signs: now, ε = ${tickText(Math.round(100 * this.now.epsilon))} % in ${this.now.dimension === 1 ? "1 dimension" : `${this.now.dimension} dimensions`})`);
+    if (curve.length === 0)
+      plot.text("Computing …", (left + right) / 2, (top + bottom) / 2, {
+        align: "center",
+      });
+    plot.lowerAxis(
+      x,
+      `separation (large signs: now, ε = ${tickText(Math.round(100 * this.now.epsilon))} % in ${this.now.dimension === 1 ? "1 dimension" : `${this.now.dimension} dimensions`})`,
+    );
   }
 
   destroy() {

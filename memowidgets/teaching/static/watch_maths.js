@@ -43,10 +43,14 @@ export function makeData(n, classes, noise, seed) {
     const own = i % classes;
     const around = (2 * Math.PI * own) / classes + Math.PI / 6;
     const [long, short, turn] = [z[2 * i], 0.6 * z[2 * i + 1], around + Math.PI / 3];
-    points[2 * i] = 2.5 * Math.cos(around) + long * Math.cos(turn) - short * Math.sin(turn);
-    points[2 * i + 1] = 2.5 * Math.sin(around) + long * Math.sin(turn) + short * Math.cos(turn);
+    points[2 * i] =
+      2.5 * Math.cos(around) + long * Math.cos(turn) - short * Math.sin(turn);
+    points[2 * i + 1] =
+      2.5 * Math.sin(around) + long * Math.sin(turn) + short * Math.cos(turn);
     wrong[i] = u[2 * i] < noise ? 1 : 0;
-    labels[i] = wrong[i] ? (own + 1 + Math.floor(u[2 * i + 1] * (classes - 1))) % classes : own;
+    labels[i] = wrong[i]
+      ? (own + 1 + Math.floor(u[2 * i + 1] * (classes - 1))) % classes
+      : own;
   }
   return { points, labels, wrong };
 }
@@ -67,12 +71,19 @@ export function begin(width, classes, seed) {
   for (let layer = 0; layer < 3; layer++) {
     const [entries, biases] = [sizes[layer] * sizes[layer + 1], sizes[layer + 1]];
     for (let i = 0; i < entries; i++) weights[at + i] = scales[layer] * z[at + i];
-    if (layer === 0) for (let i = entries; i < entries + biases; i++) weights[at + i] = 3 * z[at + i];
+    if (layer === 0)
+      for (let i = entries; i < entries + biases; i++) weights[at + i] = 3 * z[at + i];
     at += entries + biases;
   }
   return {
-    width, classes, seed, weights, steps: 0, epoch: 0,
-    first: new Float64Array(count), second: new Float64Array(count),
+    width,
+    classes,
+    seed,
+    weights,
+    steps: 0,
+    epoch: 0,
+    first: new Float64Array(count),
+    second: new Float64Array(count),
   };
 }
 
@@ -89,7 +100,8 @@ export function forward({ width, weights: w }, x, y, one, two, logits) {
   const b2 = w2 + width * width;
   const w3 = b2 + width;
   const b3 = w3 + logits.length * width;
-  for (let i = 0; i < width; i++) one[i] = Math.tanh(w[2 * i] * x + w[2 * i + 1] * y + w[b1 + i]);
+  for (let i = 0; i < width; i++)
+    one[i] = Math.tanh(w[2 * i] * x + w[2 * i + 1] * y + w[b1 + i]);
   for (let i = 0; i < width; i++) {
     let sum = w[b2 + i];
     const row = w2 + i * width;
@@ -187,8 +199,16 @@ export function trainEpoch(network, { points, labels }, rows) {
  */
 export function look(network, { points, labels }) {
   const [n, { width, classes }] = [labels.length, network];
-  const [one, two, logits] = [new Float64Array(width), new Float64Array(width), new Float64Array(classes)];
-  const [gaps, losses, states] = [new Float64Array(n), new Float64Array(n), new Float64Array(n * width)];
+  const [one, two, logits] = [
+    new Float64Array(width),
+    new Float64Array(width),
+    new Float64Array(classes),
+  ];
+  const [gaps, losses, states] = [
+    new Float64Array(n),
+    new Float64Array(n),
+    new Float64Array(n * width),
+  ];
   for (let i = 0; i < n; i++) {
     forward(network, points[2 * i], points[2 * i + 1], one, two, logits);
     const own = logits[labels[i]];
@@ -212,11 +232,22 @@ export function look(network, { points, labels }) {
  * @param {Grid} grid
  */
 export function plane(network, { x, y, columns, rows }) {
-  const [one, two, logits] = [new Float64Array(network.width), new Float64Array(network.width), new Float64Array(network.classes)];
+  const [one, two, logits] = [
+    new Float64Array(network.width),
+    new Float64Array(network.width),
+    new Float64Array(network.classes),
+  ];
   const cells = new Float32Array(columns * rows); // class, and above it the probability below 1
   for (let r = 0; r < rows; r++) {
     for (let c = 0; c < columns; c++) {
-      forward(network, x * ((2 * c + 1) / columns - 1), y * (1 - (2 * r + 1) / rows), one, two, logits);
+      forward(
+        network,
+        x * ((2 * c + 1) / columns - 1),
+        y * (1 - (2 * r + 1) / rows),
+        one,
+        two,
+        logits,
+      );
       const top = Math.max(...logits);
       let sum = 0;
       for (let k = 0; k < logits.length; k++) sum += Math.exp(logits[k] - top);
@@ -228,7 +259,17 @@ export function plane(network, { x, y, columns, rows }) {
 
 /** What a worker runs: it gets a message, and answers with what `reply` gets. @returns {string} */
 export function workerText() {
-  const parts = [mixed, uniforms, normals, begin, forward, trainEpoch, look, plane, serve];
+  const parts = [
+    mixed,
+    uniforms,
+    normals,
+    begin,
+    forward,
+    trainEpoch,
+    look,
+    plane,
+    serve,
+  ];
   return `${parts.map(String).join("\n")}\nself.onmessage = serve((found) => self.postMessage(found));`;
 }
 
@@ -265,11 +306,21 @@ export function serve(reply) {
   let watched = null;
   return ({ data: task }) => {
     if (task.kind !== "advance") {
-      watched = { network: begin(task.width ?? 8, task.classes ?? 2, task.seed ?? 0), data: task.data, rows: task.rows };
+      watched = {
+        network: begin(task.width ?? 8, task.classes ?? 2, task.seed ?? 0),
+        data: task.data,
+        rows: task.rows,
+      };
     }
-    for (let i = 0; i < (task.epochs ?? 0); i++) trainEpoch(watched.network, watched.data, watched.rows);
+    for (let i = 0; i < (task.epochs ?? 0); i++)
+      trainEpoch(watched.network, watched.data, watched.rows);
     const cells = task.grid ? plane(watched.network, task.grid) : new Float32Array(0);
-    reply({ id: task.id, epoch: watched.network.epoch, cells, ...look(watched.network, watched.data) });
+    reply({
+      id: task.id,
+      epoch: watched.network.epoch,
+      cells,
+      ...look(watched.network, watched.data),
+    });
   };
 }
 
@@ -286,7 +337,9 @@ export function median(values) {
  * @param {number} count
  */
 export function lowest(values, count) {
-  return Array.from(values, (_, i) => i).sort((a, b) => values[a] - values[b]).slice(0, count);
+  return Array.from(values, (_, i) => i)
+    .sort((a, b) => values[a] - values[b])
+    .slice(0, count);
 }
 
 /**

@@ -2,11 +2,34 @@
 
 import { html } from "../../widgets/static/dom.js";
 import { besideText } from "../../widgets/static/numbers.js";
-import { button, drawSides, fixedText, isStill, legend, linear, packed, panel, Plot, shareText, shown, sliders } from "./kit.js";
+import {
+  button,
+  drawSides,
+  fixedText,
+  isStill,
+  legend,
+  linear,
+  packed,
+  panel,
+  Plot,
+  shareText,
+  shown,
+  sliders,
+} from "./kit.js";
 import { density, logRatio, sideOf } from "./lira_maths.js";
 import { NAMES, PointsPlayground } from "./points.js";
 import { directionsFor, psmiOfRows } from "./psmi_maths.js";
-import { DIRECTIONS, EPOCHS, lowest, makeData, median, membersOf, MODELS, serve, workerText } from "./watch_maths.js";
+import {
+  DIRECTIONS,
+  EPOCHS,
+  lowest,
+  makeData,
+  median,
+  membersOf,
+  MODELS,
+  serve,
+  workerText,
+} from "./watch_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 /** @typedef {import("./watch_maths.js").Found} Found */
@@ -32,7 +55,14 @@ import { DIRECTIONS, EPOCHS, lowest, makeData, median, membersOf, MODELS, serve,
  * @property {number[]} models  which of the members' rows the gaps belong to
  */
 
-const SETTINGS = /** @type {const} */ (["width", "noise", "rho", "seed", "n", "classes"]);
+const SETTINGS = /** @type {const} */ ([
+  "width",
+  "noise",
+  "rho",
+  "seed",
+  "n",
+  "classes",
+]);
 const RINGS = 5;
 const ETA = 4;
 const LEAST = 8; // networks a side, before a word about memorised
@@ -62,7 +92,9 @@ class Workshop {
     /** @type {{handle: (event: {data: Task}) => void, found: Found | null} | null} */
     this.own = null;
     try {
-      this.url = URL.createObjectURL(new Blob([workerText()], { type: "text/javascript" }));
+      this.url = URL.createObjectURL(
+        new Blob([workerText()], { type: "text/javascript" }),
+      );
       for (let i = 0; i < count; i++) {
         const worker = new Worker(this.url);
         worker.onerror = () => (this.workers = []); // the page's policy refuses it, before it is asked
@@ -115,7 +147,13 @@ class Workshop {
     for (let i = 1; i < epochs; i++) {
       await new Promise((wait) => setTimeout(wait)); // the page stays alive
       if (own !== this.own) break; // another training was begun, or the view is closed
-      own.handle({ data: { kind: "advance", epochs: 1, grid: i === epochs - 1 ? task.grid : undefined } });
+      own.handle({
+        data: {
+          kind: "advance",
+          epochs: 1,
+          grid: i === epochs - 1 ? task.grid : undefined,
+        },
+      });
     }
     return /** @type {Found} */ (own.found);
   }
@@ -142,7 +180,12 @@ class WatchView extends PointsPlayground {
       most: 400,
       words: "click rings one, drag moves it, double-click adds one",
       keys: ", Enter rings it",
-      signs: [["◯", "fg", "your guess"], ["P", "fg", "PSMI’s"], ["L", "fg", "the loss’s"], ["★", "fg", "memorised"]],
+      signs: [
+        ["◯", "fg", "your guess"],
+        ["P", "fg", "PSMI’s"],
+        ["L", "fg", "the loss’s"],
+        ["★", "fg", "memorised"],
+      ],
     });
     this.curves = new Plot("curves", 170, { left: 48, right: 14, top: 12, bottom: 38 });
     this.gaps = new Plot("shadows", 200, { left: 48, right: 14, top: 26, bottom: 84 });
@@ -191,23 +234,79 @@ class WatchView extends PointsPlayground {
   compose() {
     const next = button("Train until ρ", "", () => void this.step());
     next.classList.add("mw-watch-next");
-    const other = button("Other points", "another seed", () => this.redraw((this.setting.seed + 1) % 1_000_000));
-    const ring = button("Ring it", "guess that the chosen point is memorised", () => this.ring(this.now.selected));
-    const slides = sliders({
-      width: { name: "width", help: "neurons in each hidden layer", places: [8, 16, 24, 32, 48, 64], say: String },
-      noise: { name: "wrong labels", help: "share of points with a wrong label", max: 0.2, step: 0.01, say: (x) => `${Math.round(100 * x)} %` },
-      rho: { name: "ρ", help: "drop of the median loss at which PSMI is computed", min: 0.5, max: 0.99, step: 0.01, say: (x) => fixedText(x, 2) },
-      seed: { name: "seed", help: "of the points and of all networks", max: 99, step: 1, say: String },
-    }, (name, value) => (this.setting[name] = value),
-    (name) => (name === "noise" || name === "seed" ? this.restart() : this.edited()));
+    const other = button("Other points", "another seed", () =>
+      this.redraw((this.setting.seed + 1) % 1_000_000),
+    );
+    const ring = button("Ring it", "guess that the chosen point is memorised", () =>
+      this.ring(this.now.selected),
+    );
+    const slides = sliders(
+      {
+        width: {
+          name: "width",
+          help: "neurons in each hidden layer",
+          places: [8, 16, 24, 32, 48, 64],
+          say: String,
+        },
+        noise: {
+          name: "wrong labels",
+          help: "share of points with a wrong label",
+          max: 0.2,
+          step: 0.01,
+          say: (x) => `${Math.round(100 * x)} %`,
+        },
+        rho: {
+          name: "ρ",
+          help: "drop of the median loss at which PSMI is computed",
+          min: 0.5,
+          max: 0.99,
+          step: 0.01,
+          say: (x) => fixedText(x, 2),
+        },
+        seed: {
+          name: "seed",
+          help: "of the points and of all networks",
+          max: 99,
+          step: 1,
+          say: String,
+        },
+      },
+      (name, value) => (this.setting[name] = value),
+      (name) => (name === "noise" || name === "seed" ? this.restart() : this.edited()),
+    );
     const phase = html("p", { class: "mw-panel-words mw-watch-phase" });
-    const left = html("div", { class: "mw-play-side" }, this.cloudPanel(), html("div", { class: "mw-row" }, next, phase),
-      this.acts(ring, other));
-    const right = html("div", { class: "mw-play-side" },
-      panel("Probability of each point’s label", "by epoch; the chosen and the ringed points are bold", this.curves.canvas),
-      panel("Logit gaps of the chosen point", `${MODELS} other networks`, this.gaps.canvas,
-        legend([["●", "in", "trained on it"], ["□", "out", "did not"], ["│", "fg", "the network you watched"]])));
-    const settings = html("details", { class: "mw-try mw-span" }, html("summary", {}, "Another network"), slides.element);
+    const left = html(
+      "div",
+      { class: "mw-play-side" },
+      this.cloudPanel(),
+      html("div", { class: "mw-row" }, next, phase),
+      this.acts(ring, other),
+    );
+    const right = html(
+      "div",
+      { class: "mw-play-side" },
+      panel(
+        "Probability of each point’s label",
+        "by epoch; the chosen and the ringed points are bold",
+        this.curves.canvas,
+      ),
+      panel(
+        "Logit gaps of the chosen point",
+        `${MODELS} other networks`,
+        this.gaps.canvas,
+        legend([
+          ["●", "in", "trained on it"],
+          ["□", "out", "did not"],
+          ["│", "fg", "the network you watched"],
+        ]),
+      ),
+    );
+    const settings = html(
+      "details",
+      { class: "mw-try mw-span" },
+      html("summary", {}, "Another network"),
+      slides.element,
+    );
     this.body.append(left, right, settings);
     return { next, phase, ring, slides };
   }
@@ -256,7 +355,9 @@ class WatchView extends PointsPlayground {
 
   /** @param {number} gone */
   removed(gone) {
-    this.rings = this.rings.filter((one) => one !== gone).map((one) => (one > gone ? one - 1 : one));
+    this.rings = this.rings
+      .filter((one) => one !== gone)
+      .map((one) => (one > gone ? one - 1 : one));
   }
 
   /** @param {number} which */
@@ -269,7 +370,8 @@ class WatchView extends PointsPlayground {
   ring(which) {
     this.now.selected = which;
     if (this.stopped === null) {
-      if (this.rings.includes(which)) this.rings = this.rings.filter((one) => one !== which);
+      if (this.rings.includes(which))
+        this.rings = this.rings.filter((one) => one !== which);
       else if (this.rings.length < RINGS) this.rings = [...this.rings, which];
     }
     this.show();
@@ -290,7 +392,9 @@ class WatchView extends PointsPlayground {
 
   /** How many points are still to be ringed before the first training. */
   get toGuess() {
-    return this.past.length > 0 ? 0 : Math.min(RINGS, this.now.labels.length) - this.rings.length;
+    return this.past.length > 0
+      ? 0
+      : Math.min(RINGS, this.now.labels.length) - this.rings.length;
   }
 
   /** Does what the large button says. */
@@ -313,16 +417,32 @@ class WatchView extends PointsPlayground {
 
   /** @param {number} round */
   async train(round) {
-    const { now: { points, labels }, setting } = this;
+    const {
+      now: { points, labels },
+      setting,
+    } = this;
     const data = { points, labels };
     const n = labels.length;
     const x = this.cloud.width / 2 / this.unit;
-    const grid = { x, y: this.reach, columns: Math.round((48 * x) / this.reach), rows: 48 };
+    const grid = {
+      x,
+      y: this.reach,
+      columns: Math.round((48 * x) / this.reach),
+      rows: 48,
+    };
     const still = isStill();
     const rows = Uint16Array.from({ length: n }, (_, i) => i);
     const seed = setting.seed * 1000 + 1;
     if (this.past.length === 0) {
-      const first = await this.workshop.ask(0, { kind: "begin", width: setting.width, classes: setting.classes, seed, data, rows, grid });
+      const first = await this.workshop.ask(0, {
+        kind: "begin",
+        width: setting.width,
+        classes: setting.classes,
+        seed,
+        data,
+        rows,
+        grid,
+      });
       if (round !== this.round) return;
       this.past.push(first);
     }
@@ -336,7 +456,8 @@ class WatchView extends PointsPlayground {
         this.paint(found, grid);
         this.later();
         // slower before ρ, which comes early, so that it can be watched
-        for (let i = this.stopped === null ? 4 : 1; i > 0; i--) await new Promise((shown) => requestAnimationFrame(shown));
+        for (let i = this.stopped === null ? 4 : 1; i > 0; i--)
+          await new Promise((shown) => requestAnimationFrame(shown));
         if (round !== this.round) return;
       }
       if (goesOn || this.stopped !== null) continue;
@@ -357,8 +478,13 @@ class WatchView extends PointsPlayground {
     const psmi = new Float64Array(labels.length);
     const slices = 16;
     for (let i = 0; i < slices; i++) {
-      const part = directions.subarray((i * directions.length) / slices, ((i + 1) * directions.length) / slices);
-      psmiOfRows(states, labels, this.setting.classes, part).forEach((value, k) => (psmi[k] += value / slices));
+      const part = directions.subarray(
+        (i * directions.length) / slices,
+        ((i + 1) * directions.length) / slices,
+      );
+      psmiOfRows(states, labels, this.setting.classes, part).forEach(
+        (value, k) => (psmi[k] += value / slices),
+      );
       await new Promise((wait) => setTimeout(wait));
     }
     return psmi;
@@ -367,12 +493,21 @@ class WatchView extends PointsPlayground {
   /** PSMI's five and the loss's five. */
   get fives() {
     if (this.stopped === null) return { psmi: [], loss: [] };
-    return { psmi: lowest(this.stopped.psmi, RINGS), loss: lowest(this.stopped.losses.map((x) => -x), RINGS) };
+    return {
+      psmi: lowest(this.stopped.psmi, RINGS),
+      loss: lowest(
+        this.stopped.losses.map((x) => -x),
+        RINGS,
+      ),
+    };
   }
 
   /** @param {number} round */
   async askOthers(round) {
-    const { now: { points, labels }, setting } = this;
+    const {
+      now: { points, labels },
+      setting,
+    } = this;
     const data = { points, labels };
     const n = labels.length;
     const { psmi, loss } = this.fives;
@@ -387,9 +522,17 @@ class WatchView extends PointsPlayground {
     const work = async (/** @type {number} */ which) => {
       while (waiting < MODELS && round === this.round) {
         const model = waiting++;
-        const rows = Uint16Array.from({ length: n }, (_, i) => i).filter((i) => members[model][i] === 1);
+        const rows = Uint16Array.from({ length: n }, (_, i) => i).filter(
+          (i) => members[model][i] === 1,
+        );
         const found = await this.workshop.ask(which, {
-          kind: "shadow", width: setting.width, classes: setting.classes, seed: setting.seed * 1000 + 10 + 2 * model, data, rows, epochs: EPOCHS,
+          kind: "shadow",
+          width: setting.width,
+          classes: setting.classes,
+          seed: setting.seed * 1000 + 10 + 2 * model,
+          data,
+          rows,
+          epochs: EPOCHS,
         });
         if (round !== this.round) return;
         asked.gaps.push(found.gaps);
@@ -397,7 +540,9 @@ class WatchView extends PointsPlayground {
         if (!isStill() || asked.models.length % (MODELS / 4) === 0) this.show();
       }
     };
-    await Promise.all(Array.from({ length: this.workshop.count }, (_, which) => work(which)));
+    await Promise.all(
+      Array.from({ length: this.workshop.count }, (_, which) => work(which)),
+    );
     if (round === this.round) this.finish(judged);
   }
 
@@ -410,7 +555,12 @@ class WatchView extends PointsPlayground {
     const { psmi, losses } = this.stopped;
     const truth = new Float64Array(psmi.length).fill(NaN);
     for (const i of judged) truth[i] = this.judge(i)?.logLira ?? NaN;
-    this.report({ guess: this.rings, psmi: packed(psmi), losses: packed(losses), log_lira: packed(truth) });
+    this.report({
+      guess: this.rings,
+      psmi: packed(psmi),
+      losses: packed(losses),
+      log_lira: packed(truth),
+    });
   }
 
   /**
@@ -420,7 +570,10 @@ class WatchView extends PointsPlayground {
   judge(sample) {
     const { asked, past } = this;
     if (asked === null || !asked.judged.includes(sample)) return null;
-    const side = (/** @type {number} */ is) => asked.gaps.filter((_, k) => asked.members[asked.models[k]][sample] === is).map((row) => row[sample]);
+    const side = (/** @type {number} */ is) =>
+      asked.gaps
+        .filter((_, k) => asked.members[asked.models[k]][sample] === is)
+        .map((row) => row[sample]);
     const [inside, outside] = [side(1), side(0)];
     if (inside.length < LEAST || outside.length < LEAST) return null;
     const fitted = [inside, outside].map((gaps) => {
@@ -428,7 +581,13 @@ class WatchView extends PointsPlayground {
       return { mean, variance: Math.max(squares / count, 1e-9) };
     });
     const gap = past[past.length - 1].gaps[sample];
-    return { inside, outside, fitted, gap, logLira: logRatio(gap, fitted[0], fitted[1]) };
+    return {
+      inside,
+      outside,
+      fitted,
+      gap,
+      logLira: logRatio(gap, fitted[0], fitted[1]),
+    };
   }
 
   /* ------------------------------------------------------------ what is shown */
@@ -438,29 +597,54 @@ class WatchView extends PointsPlayground {
     this.nameClasses();
     const epoch = this.past.length > 0 ? this.past[this.past.length - 1].epoch : 0;
     const done = this.asked !== null && this.asked.gaps.length === MODELS;
-    const name = !this.trained ? (this.stopped === null ? "Train until ρ" : "Train to the end") : done ? "Another round" : "Ask 32 other networks";
+    const name = !this.trained
+      ? this.stopped === null
+        ? "Train until ρ"
+        : "Train to the end"
+      : done
+        ? "Another round"
+        : "Ask 32 other networks";
     const left = this.toGuess;
-    const label = left === 0 ? name : left === RINGS ? `Ring ${RINGS} points` : `Ring ${left} more`;
+    const label =
+      left === 0 ? name : left === RINGS ? `Ring ${RINGS} points` : `Ring ${left} more`;
     if (next.textContent !== label) next.textContent = label;
     next.setAttribute("aria-disabled", String(this.busy || left > 0));
     const rung = this.rings.length;
     const { fives } = this;
-    const right = (/** @type {number[]} */ samples) => samples.filter((sample) => (this.judge(sample)?.logLira ?? -Infinity) >= ETA).length;
+    const right = (/** @type {number[]} */ samples) =>
+      samples.filter((sample) => (this.judge(sample)?.logLira ?? -Infinity) >= ETA)
+        .length;
     let words = `Ring the five points that it will memorise: ${rung} of ${RINGS}.`;
-    if (done) words = `Memorised are ${right(this.rings)} of your five, ${right(fives.psmi)} of PSMI’s, ${right(fives.loss)} of the loss’s. Why a score? You see two dimensions. The model of the patients has 576.`;
-    else if (this.asked !== null) words = `${this.asked.gaps.length} of ${MODELS} networks are trained.`;
-    else if (this.trained) words = "Trained to the end. Other networks, with and without these points, say what it memorised.";
-    else if (this.stopped !== null) words = `ρ at epoch ${this.stopped.epoch}: the median loss has dropped by ${shareText(this.stopped.drop)}. P and L mark what PSMI and the loss expect.`;
-    else if (this.busy) words = this.workshop.workers.length > 0 ? "It trains …" : "It trains on the page, because no worker can be started here …";
-    if (this.stopped !== null && this.stopped.drop < this.setting.rho) words = `The loss never fell by ρ = ${fixedText(this.setting.rho, 2)}, so PSMI is that of the last epoch. ${words}`;
+    if (done)
+      words = `Memorised are ${right(this.rings)} of your five, ${right(fives.psmi)} of PSMI’s, ${right(fives.loss)} of the loss’s. Why a score? You see two dimensions. The model of the patients has 576.`;
+    else if (this.asked !== null)
+      words = `${this.asked.gaps.length} of ${MODELS} networks are trained.`;
+    else if (this.trained)
+      words =
+        "Trained to the end. Other networks, with and without these points, say what it memorised.";
+    else if (this.stopped !== null)
+      words = `ρ at epoch ${this.stopped.epoch}: the median loss has dropped by ${shareText(this.stopped.drop)}. P and L mark what PSMI and the loss expect.`;
+    else if (this.busy)
+      words =
+        this.workshop.workers.length > 0
+          ? "It trains …"
+          : "It trains on the page, because no worker can be started here …";
+    if (this.stopped !== null && this.stopped.drop < this.setting.rho)
+      words = `The loss never fell by ρ = ${fixedText(this.setting.rho, 2)}, so PSMI is that of the last epoch. ${words}`;
     if (phase.textContent !== words) phase.textContent = words;
     this.label.show(String(this.own));
     this.removing.disabled = !this.canLeave();
     ring.textContent = this.rings.includes(this.now.selected) ? "Unring it" : "Ring it";
     ring.disabled = this.stopped !== null;
     slides.show(this.setting);
-    if (this.failed) this.hint.textContent = `The training stopped: ${this.failed}. Press Start again.`;
-    Object.assign(this.root.dataset, { epoch: String(epoch), rings: String(rung), models: String(this.asked?.gaps.length ?? 0), done: String(done) });
+    if (this.failed)
+      this.hint.textContent = `The training stopped: ${this.failed}. Press Start again.`;
+    Object.assign(this.root.dataset, {
+      epoch: String(epoch),
+      rings: String(rung),
+      models: String(this.asked?.gaps.length ?? 0),
+      done: String(done),
+    });
     this.say(words);
     this.later();
   }
@@ -468,13 +652,23 @@ class WatchView extends PointsPlayground {
   /** @param {string} words */
   say(words) {
     const i = this.now.selected;
-    const score = this.stopped === null ? "" : ` PSMI ${fixedText(this.stopped.psmi[i], 2)}.`;
+    const score =
+      this.stopped === null ? "" : ` PSMI ${fixedText(this.stopped.psmi[i], 2)}.`;
     const judged = this.judge(i);
     const ratio = judged === null ? "" : ` Log-LiRA ${fixedText(judged.logLira, 1)}.`;
     const point = `Point ${i + 1} of ${this.now.labels.length} at ${fixedText(this.x, 1)}, ${fixedText(this.y, 1)}, label ${NAMES[this.own]}${this.rings.includes(i) ? ", ringed" : ""}.${score}${ratio}`;
-    this.cloud.canvas.setAttribute("aria-label", `Points and the network’s decision. ${point}`);
-    this.curves.canvas.setAttribute("aria-label", "Probability of each point’s label by epoch.");
-    this.gaps.canvas.setAttribute("aria-label", `Logit gaps under other networks.${ratio}`);
+    this.cloud.canvas.setAttribute(
+      "aria-label",
+      `Points and the network’s decision. ${point}`,
+    );
+    this.curves.canvas.setAttribute(
+      "aria-label",
+      "Probability of each point’s label by epoch.",
+    );
+    this.gaps.canvas.setAttribute(
+      "aria-label",
+      `Logit gaps under other networks.${ratio}`,
+    );
     this.speak(`${words} ${point}`);
   }
 
@@ -489,7 +683,11 @@ class WatchView extends PointsPlayground {
     [image.width, image.height] = [columns, rows];
     const context = /** @type {CanvasRenderingContext2D} */ (image.getContext("2d"));
     const pixels = context.createImageData(columns, rows);
-    const colours = NAMES.slice(0, this.now.count).map((_, c) => (this.palette[`c${c}`].match(/[\da-f]{2}/gi) ?? ["80", "80", "80"]).map((two) => parseInt(two, 16)));
+    const colours = NAMES.slice(0, this.now.count).map((_, c) =>
+      (this.palette[`c${c}`].match(/[\da-f]{2}/gi) ?? ["80", "80", "80"]).map((two) =>
+        parseInt(two, 16),
+      ),
+    );
     found.cells.forEach((cell, i) => {
       const own = Math.floor(cell);
       pixels.data.set([...colours[own], 150 * Math.max(0, cell - own - 0.3)], 4 * i);
@@ -519,7 +717,12 @@ class WatchView extends PointsPlayground {
       const words = `${psmi.includes(i) ? "P" : ""}${loss.includes(i) ? "L" : ""}`;
       const judged = this.judge(i);
       const [x, y] = this.pixelOf(i);
-      plot.text(judged && judged.logLira >= ETA ? `${words}★` : words, x, y - 12, { colour: "fg", align: "center", bold: true, halo: true });
+      plot.text(judged && judged.logLira >= ETA ? `${words}★` : words, x, y - 12, {
+        colour: "fg",
+        align: "center",
+        bold: true,
+        halo: true,
+      });
     }
   }
 
@@ -537,7 +740,9 @@ class WatchView extends PointsPlayground {
     plot.levels(y, 4);
     const { labels } = this.now;
     const every = Math.max(1, Math.floor(this.past.length / 75)); // as fine as the eye sees
-    const steps = this.past.filter((_, k) => k % every === 0 || k === this.past.length - 1);
+    const steps = this.past.filter(
+      (_, k) => k % every === 0 || k === this.past.length - 1,
+    );
     for (let c = 0; c < this.setting.classes; c++) {
       context.beginPath();
       for (let i = 0; i < labels.length; i++) {
@@ -555,7 +760,13 @@ class WatchView extends PointsPlayground {
       context.globalAlpha = 1;
     }
     for (const i of new Set([...this.rings, this.now.selected])) {
-      const line = this.past.map((one) => /** @type {[number, number]} */ ([x.at(one.epoch), y.at(Math.exp(-one.losses[i]))]));
+      const line = this.past.map(
+        (one) =>
+          /** @type {[number, number]} */ ([
+            x.at(one.epoch),
+            y.at(Math.exp(-one.losses[i])),
+          ]),
+      );
       plot.line(line, i === this.now.selected ? "fg" : `c${labels[i]}`, 2.2);
     }
     this.drawStop(plot, x);
@@ -569,8 +780,20 @@ class WatchView extends PointsPlayground {
   drawStop(plot, x) {
     if (this.stopped === null) return;
     const at = x.at(this.stopped.epoch);
-    plot.line([[at, plot.frame.top], [at, plot.frame.bottom]], "accent", 1.6, [5, 4]);
-    plot.text("ρ", at + 5, plot.frame.top + 10, { colour: "fg", bold: true, halo: true });
+    plot.line(
+      [
+        [at, plot.frame.top],
+        [at, plot.frame.bottom],
+      ],
+      "accent",
+      1.6,
+      [5, 4],
+    );
+    plot.text("ρ", at + 5, plot.frame.top + 10, {
+      colour: "fg",
+      bold: true,
+      halo: true,
+    });
   }
 
   drawGaps() {
@@ -580,7 +803,16 @@ class WatchView extends PointsPlayground {
     const judged = this.judge(this.now.selected);
     if (judged === null) {
       const judging = this.asked?.judged.includes(this.now.selected);
-      plot.text(this.asked === null ? "After the training." : judging ? `After ${LEAST} networks a side.` : "Nobody named this point.", (left + right) / 2, (top + bottom) / 2, { align: "center" });
+      plot.text(
+        this.asked === null
+          ? "After the training."
+          : judging
+            ? `After ${LEAST} networks a side.`
+            : "Nobody named this point.",
+        (left + right) / 2,
+        (top + bottom) / 2,
+        { align: "center" },
+      );
       return;
     }
     const { inside, outside, fitted, gap, logLira } = judged;
@@ -589,12 +821,25 @@ class WatchView extends PointsPlayground {
     const x = linear(Math.min(...all) - spare, Math.max(...all) + spare, left, right);
     fitted.forEach((gaussian, side) => {
       const tall = density(gaussian.mean, gaussian);
-      const line = plot.curve((px) => bottom - ((bottom - top) * density(x.back(px), gaussian)) / tall);
-      plot.area([[left, bottom], ...line, [right, bottom]], side === 0 ? "in" : "out", 0.18);
+      const line = plot.curve(
+        (px) => bottom - ((bottom - top) * density(x.back(px), gaussian)) / tall,
+      );
+      plot.area(
+        [[left, bottom], ...line, [right, bottom]],
+        side === 0 ? "in" : "out",
+        0.18,
+      );
       plot.line(line, side === 0 ? "in" : "out", 2);
     });
     drawSides(plot, x, inside, outside);
-    plot.line([[x.at(gap), 8], [x.at(gap), bottom + 44]], "fg", 2);
+    plot.line(
+      [
+        [x.at(gap), 8],
+        [x.at(gap), bottom + 44],
+      ],
+      "fg",
+      2,
+    );
     const said = `log-LiRA ${besideText(logLira, ETA)[0]}, ${logLira >= ETA ? "memorised" : "not memorised"}`;
     plot.text(said, left + 4, top - 10, { colour: "fg", bold: true, halo: true });
   }

@@ -68,14 +68,26 @@ export class Bar {
     this.checkpoint = this.picker("checkpoint");
     this.layer = this.picker("layer");
     this.metric = this.picker("metric");
-    this.compute = html("button", { type: "button", class: "mw-button mw-compute" }, "Compute");
+    this.compute = html(
+      "button",
+      { type: "button", class: "mw-button mw-compute" },
+      "Compute",
+    );
     this.ears.on(this.compute, "click", () => this.ask({ type: "compute" }));
-    this.cancel = html("button", { type: "button", class: "mw-button mw-cancel" }, "Cancel");
+    this.cancel = html(
+      "button",
+      { type: "button", class: "mw-button mw-cancel" },
+      "Cancel",
+    );
     this.ears.on(this.cancel, "click", () => {
       this.cancel.disabled = true;
       this.tell({ type: "cancel" });
     });
-    this.refresh = html("button", { type: "button", class: "mw-button mw-refresh" }, "↻ Show new results");
+    this.refresh = html(
+      "button",
+      { type: "button", class: "mw-button mw-refresh" },
+      "↻ Show new results",
+    );
     this.refresh.title = "There are new checkpoints, scores or shadow models";
     this.ears.on(this.refresh, "click", () => this.ask({ type: "refresh" }));
     this.what = html("span", { class: "mw-what" });
@@ -88,15 +100,45 @@ export class Bar {
     /** The menus, and "i". */
     this.tools = html("div", { class: "mw-row mw-tools" });
     this.share = new Share(model, this.ears);
-    const what = "the flagged samples and all that were decided on, with what is known of each, as CSV";
-    this.exporting = html("button", { type: "button", class: "mw-button mw-export", title: what, hidden: true }, "Export");
+    const what =
+      "the flagged samples and all that were decided on, with what is known of each, as CSV";
+    this.exporting = html(
+      "button",
+      { type: "button", class: "mw-button mw-export", title: what, hidden: true },
+      "Export",
+    );
     this.tools.append(this.exporting, this.share.element);
-    const row = html("div", { class: "mw-row mw-bar-row" }, this.title, this.checkpoint, this.layer, this.metric, this.tools);
-    this.working = html("div", { class: "mw-row mw-working" }, this.message, this.refresh, this.compute, this.work, this.cancel);
+    const row = html(
+      "div",
+      { class: "mw-row mw-bar-row" },
+      this.title,
+      this.checkpoint,
+      this.layer,
+      this.metric,
+      this.tools,
+    );
+    this.working = html(
+      "div",
+      { class: "mw-row mw-working" },
+      this.message,
+      this.refresh,
+      this.compute,
+      this.work,
+      this.cancel,
+    );
     this.root.append(row, this.working, this.early);
     this.ears.onModel("change:_choices", () => this.fill());
-    for (const name of PICKS) this.ears.onModel(`change:${name}`, () => this.showChosen());
-    for (const name of ["computed", "outdated", "_work", "_message", "_early", "_button", "_name"]) {
+    for (const name of PICKS)
+      this.ears.onModel(`change:${name}`, () => this.showChosen());
+    for (const name of [
+      "computed",
+      "outdated",
+      "_work",
+      "_message",
+      "_early",
+      "_button",
+      "_name",
+    ]) {
       this.ears.onModel(`change:${name}`, () => this.show());
     }
     this.ears.onModel("msg:custom", (content) => this.hear(content));
@@ -114,7 +156,8 @@ export class Bar {
     this.asked += 1;
     this.box.classList.add("mw-asked");
     clearTimeout(this.patience);
-    if (this.tell(message) && this.knock()) this.patience = setTimeout(() => this.wait(true), SOON);
+    if (this.tell(message) && this.knock())
+      this.patience = setTimeout(() => this.wait(true), SOON);
   }
 
   /** @param {boolean} late */
@@ -129,7 +172,8 @@ export class Bar {
 
   /** @param {import("./messages.js").FromKernel} content */
   hear(content) {
-    if (content.type !== "heard" || content.request !== `${this.name}-${this.asked}`) return;
+    if (content.type !== "heard" || content.request !== `${this.name}-${this.asked}`)
+      return;
     clearTimeout(this.patience);
     const wanted = PICKS.map((pick) => this.model.get(pick));
     if (content.picked.every((value, i) => value === wanted[i])) {
@@ -141,7 +185,9 @@ export class Bar {
   /** In Voila and on the site a page has an address of its own, so that a user can send somebody a link to a view. */
   followAddress() {
     const page = document.documentElement;
-    const own = document.body.dataset.voila !== undefined || this.model.get("_has_address") === true;
+    const own =
+      document.body.dataset.voila !== undefined ||
+      this.model.get("_has_address") === true;
     if (!own || page.hasAttribute(FOLLOWS)) return;
     page.setAttribute(FOLLOWS, "");
     /** @type {import("./messages.js").State | null} */
@@ -158,11 +204,14 @@ export class Bar {
       writeSoon.cancel();
       page.removeAttribute(FOLLOWS);
     });
-    this.ears.onModel("msg:custom", (/** @type {import("./messages.js").FromKernel} */ told) => {
-      if (told.type !== "state") return;
-      state = told.state;
-      writeSoon();
-    });
+    this.ears.onModel(
+      "msg:custom",
+      (/** @type {import("./messages.js").FromKernel} */ told) => {
+        if (told.type !== "state") return;
+        state = told.state;
+        writeSoon();
+      },
+    );
     const restore = () => {
       known = location.hash;
       this.tell({ type: "address", text: textInAddress(known) });
@@ -235,22 +284,33 @@ export class Bar {
     this.title.title = this.title.textContent ?? "";
     this.showEarly();
     if (this.gone) return; // the last word
-    const { kind, text } = this.late ? { kind: "wait", text: KERNEL_BUSY } : this.model.get("_message");
+    const { kind, text } = this.late
+      ? { kind: "wait", text: KERNEL_BUSY }
+      : this.model.get("_message");
     this.message.className = `mw-message mw-message-${kind}`;
     this.message.textContent = text;
     this.message.hidden = text === "";
-    this.working.hidden = [this.message, this.refresh, this.compute, this.work].every((part) => part.hidden);
+    this.working.hidden = [this.message, this.refresh, this.compute, this.work].every(
+      (part) => part.hidden,
+    );
   }
 
   /** Says that the model knows nothing yet at this checkpoint, and leads to the one where it does. */
   showEarly() {
     const text = /** @type {string} */ (this.model.get("_early") ?? "");
     const { checkpoints } = this.model.get("_choices");
-    const best = checkpoints.find((/** @type {Choice} */ choice) => choice.marked && choice.value !== this.checkpoint.value);
+    const best = checkpoints.find(
+      (/** @type {Choice} */ choice) =>
+        choice.marked && choice.value !== this.checkpoint.value,
+    );
     this.early.hidden = text === "";
     this.early.replaceChildren(text);
     if (best === undefined) return;
-    const go = html("button", { type: "button", class: "mw-link" }, `Go to ${best.label}`);
+    const go = html(
+      "button",
+      { type: "button", class: "mw-link" },
+      `Go to ${best.label}`,
+    );
     go.addEventListener("click", () => this.choose("checkpoint", best.value));
     this.early.append(" ", go);
   }
@@ -277,8 +337,10 @@ export class Bar {
  * @param {string} mark  what is said of the recommended choice, above it
  */
 function fillPicker(select, choices, mark) {
-  select.replaceChildren(...choices.map(({ label, value, marked }) => {
-    const option = new Option(label, value);
-    return marked && mark !== "" ? html("optgroup", { label: mark }, option) : option;
-  }));
+  select.replaceChildren(
+    ...choices.map(({ label, value, marked }) => {
+      const option = new Option(label, value);
+      return marked && mark !== "" ? html("optgroup", { label: mark }, option) : option;
+    }),
+  );
 }

@@ -36,7 +36,10 @@ export function proseText(text) {
  * @param {string} text
  */
 export function nameText(text) {
-  return text.replace(/[\n\t]/g, codePoint).replace(CONTROLS, codePoint).replace(BIDI, codePoint)
+  return text
+    .replace(/[\n\t]/g, codePoint)
+    .replace(CONTROLS, codePoint)
+    .replace(BIDI, codePoint)
     .replace(UNSEEN, codePoint);
 }
 
@@ -60,7 +63,10 @@ export function letterOf(i) {
  */
 export function picture({ label, guess }, image) {
   const said = guess ? `, the model says ${nameText(guess)}` : "";
-  setAttributes(image, { role: "img", "aria-label": `image labelled ${nameText(label)}${said}` });
+  setAttributes(image, {
+    role: "img",
+    "aria-label": `image labelled ${nameText(label)}${said}`,
+  });
   return html("div", { class: "mw-picture" }, image);
 }
 
@@ -90,24 +96,45 @@ export function plain(tag, text, kind = "") {
  * @param {HTMLElement} [image]
  */
 export function card(item, eta, image) {
-  const element = html("li", { class: item.label === "" ? "mw-card mw-unlabelled" : "mw-card", role: "option", tabindex: -1, "aria-selected": "false" });
+  const element = html("li", {
+    class: item.label === "" ? "mw-card mw-unlabelled" : "mw-card",
+    role: "option",
+    tabindex: -1,
+    "aria-selected": "false",
+  });
   element.dataset.position = String(item.position);
   element.title = `id ${nameText(item.id)}`;
   if (eta !== null && item.logLira !== null) {
     const memorized = item.logLira >= eta;
     const said = memorized ? "memorised" : "not memorised";
-    element.append(html("span", { class: `mw-dot ${memorized ? "mw-dot-full" : "mw-dot-hollow"}`, role: "img", "aria-label": said, title: said }));
+    element.append(
+      html("span", {
+        class: `mw-dot ${memorized ? "mw-dot-full" : "mw-dot-hollow"}`,
+        role: "img",
+        "aria-label": said,
+        title: said,
+      }),
+    );
   }
   element.append(image ? picture(item, image) : line(item), classes(item));
   if (item.decision in MADE || item.note !== "") element.append(decided(item));
-  element.append(html("span", { class: "mw-mark", "aria-hidden": "true", title: "X, or Shift and a click: select several" }));
+  element.append(
+    html("span", {
+      class: "mw-mark",
+      "aria-hidden": "true",
+      title: "X, or Shift and a click: select several",
+    }),
+  );
   return element;
 }
 
 /** @param {Item} item */
 function line(item) {
   const text = item.values ? valuesText(item.values) : proseText(item.text ?? "");
-  const element = html("span", { class: text === "" ? "mw-prose mw-id" : "mw-prose", dir: "auto" });
+  const element = html("span", {
+    class: text === "" ? "mw-prose mw-id" : "mw-prose",
+    dir: "auto",
+  });
   element.textContent = text === "" ? nameText(item.id) : text;
   return element;
 }
@@ -119,7 +146,11 @@ function line(item) {
 function classes(item) {
   const element = html("span", { class: "mw-labels" });
   if (item.label !== "") element.append(strong(item.label));
-  if (item.guess !== "" && item.suggested !== null) element.append(" ", plain("bdi", `≠ ${item.image ? "" : "model: "}${item.guess}`, "mw-model"));
+  if (item.guess !== "" && item.suggested !== null)
+    element.append(
+      " ",
+      plain("bdi", `≠ ${item.image ? "" : "model: "}${item.guess}`, "mw-model"),
+    );
   return element;
 }
 
@@ -128,8 +159,14 @@ function classes(item) {
  * @param {Item} item
  */
 function decided({ decision, note, to }) {
-  const title = [decision === "relabel" ? `as ${nameText(to)}` : "", nameText(note)].filter(Boolean).join(": ");
-  return html("span", { class: `mw-made mw-made-${decision}`, title: title || null }, MADE[decision] ?? "note");
+  const title = [decision === "relabel" ? `as ${nameText(to)}` : "", nameText(note)]
+    .filter(Boolean)
+    .join(": ");
+  return html(
+    "span",
+    { class: `mw-made mw-made-${decision}`, title: title || null },
+    MADE[decision] ?? "note",
+  );
 }
 
 /**
@@ -137,7 +174,11 @@ function decided({ decision, note, to }) {
  * @param {Value[]} found
  */
 export function valuesText(found) {
-  return nameText(found.map(({ name, value }) => `${name} ${value === "" ? "missing" : value}`).join(", "));
+  return nameText(
+    found
+      .map(({ name, value }) => `${name} ${value === "" ? "missing" : value}`)
+      .join(", "),
+  );
 }
 
 /* ------------------------------------------------------------ in full */
@@ -174,12 +215,20 @@ function cut(hidden) {
 function values(item) {
   const list = html("ul", { class: "mw-values", "aria-label": "values" });
   for (const { name, value, usual } of item.values ?? []) {
-    const shown = value === "" ? html("span", { class: "mw-cut" }, "missing") : plain("bdi", value);
-    const usually = html("span", { class: "mw-usual" }, " (usually ", plain("bdi", usual), ")");
+    const shown =
+      value === "" ? html("span", { class: "mw-cut" }, "missing") : plain("bdi", value);
+    const usually = html(
+      "span",
+      { class: "mw-usual" },
+      " (usually ",
+      plain("bdi", usual),
+      ")",
+    );
     const label = html("span", { class: "mw-value-name" }, plain("bdi", name));
     list.append(html("li", {}, label, html("span", {}, shown, usually)));
   }
-  if (item.hiddenValues) list.append(html("li", { class: "mw-cut" }, `… ${whole(item.hiddenValues)} more`));
+  if (item.hiddenValues)
+    list.append(html("li", { class: "mw-cut" }, `… ${whole(item.hiddenValues)} more`));
   return list;
 }
 
@@ -188,12 +237,21 @@ function options(item) {
   const found = item.options ?? [];
   const best = Math.max(...found.map(({ probability }) => probability ?? 0));
   const short = found.every(({ text }) => text.length <= SHORT);
-  return gauges(short ? "mw-options mw-short" : "mw-options", found.map(({ text, label, probability, hidden }, i) => {
-    const name = html("span", { class: "mw-option-text", dir: "auto" });
-    name.textContent = proseText(text);
-    if (hidden) name.append(cut(hidden));
-    return { letter: letterOf(i), name, label, probability, best: best > 0 && probability === best };
-  }));
+  return gauges(
+    short ? "mw-options mw-short" : "mw-options",
+    found.map(({ text, label, probability, hidden }, i) => {
+      const name = html("span", { class: "mw-option-text", dir: "auto" });
+      name.textContent = proseText(text);
+      if (hidden) name.append(cut(hidden));
+      return {
+        letter: letterOf(i),
+        name,
+        label,
+        probability,
+        best: best > 0 && probability === best,
+      };
+    }),
+  );
 }
 
 /**
@@ -201,9 +259,16 @@ function options(item) {
  * @param {NonNullable<Item["likeliest"]>} found
  */
 export function likeliest(found) {
-  return gauges("mw-options mw-likeliest", found.map(({ name, label, probability }, i) => (
-    { letter: "", name: plain("span", name, "mw-option-text"), label, probability, best: i === 0 }
-  )));
+  return gauges(
+    "mw-options mw-likeliest",
+    found.map(({ name, label, probability }, i) => ({
+      letter: "",
+      name: plain("span", name, "mw-option-text"),
+      label,
+      probability,
+      best: i === 0,
+    })),
+  );
 }
 
 /**
@@ -215,9 +280,16 @@ function gauges(kind, found) {
   const list = html("ul", { class: kind, "aria-label": "classes" });
   for (const { letter, name, label, probability, best } of found) {
     const row = html("li", { class: best ? "mw-option mw-option-best" : "mw-option" });
-    const mark = html("span", { class: label ? "mw-letter mw-letter-label" : "mw-letter" }, letter);
+    const mark = html(
+      "span",
+      { class: label ? "mw-letter mw-letter-label" : "mw-letter" },
+      letter,
+    );
     if (label) setAttributes(mark, { title: "the label" });
-    if (label) mark.append(letter === "" ? "label" : html("span", { class: "mw-spoken" }, " (label)"));
+    if (label)
+      mark.append(
+        letter === "" ? "label" : html("span", { class: "mw-spoken" }, " (label)"),
+      );
     row.append(mark, name);
     if (probability !== null) {
       row.append(html("span", { class: "mw-probability" }, percent(probability)));

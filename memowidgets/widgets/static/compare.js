@@ -1,7 +1,17 @@
 /** Two scores, or three, at one budget: rank against rank, whom each flags and finds, and their ROCs over each other. */
 
 import { PICKS } from "./bar.js";
-import { bytesOf, html, listeners, onTheme, onWidth, root, setAttributes, svg, write } from "./dom.js";
+import {
+  bytesOf,
+  html,
+  listeners,
+  onTheme,
+  onWidth,
+  root,
+  setAttributes,
+  svg,
+  write,
+} from "./dom.js";
 import { countsAt, countUpTo, makeScores, tauAtRank } from "./maths.js";
 import { estimateText, whole } from "./numbers.js";
 import { RocPlot } from "./plots.js";
@@ -46,13 +56,22 @@ export class Compare {
     this.scores = [];
     /** Of each ROC. @type {import("./maths.js").RocPoint[][]} */
     this.points = [];
-    const button = (/** @type {string} */ text, label = text) => html("button", { type: "button", class: "mw-button", "aria-label": label }, text);
+    const button = (/** @type {string} */ text, label = text) =>
+      html("button", { type: "button", class: "mw-button", "aria-label": label }, text);
     this.button = button("Compare");
     this.close = button("✕", "close");
     this.root = root(el, "compare", "Compare scores", this.ears);
     this.first = html("b");
-    this.selects = ["second score", "third score"].map((name) => html("select", { class: "mw-select", "aria-label": name }));
-    this.slider = html("input", { type: "range", class: "mw-slider", min: 1, step: 1, "aria-label": "how many samples to look at" });
+    this.selects = ["second score", "third score"].map((name) =>
+      html("select", { class: "mw-select", "aria-label": name }),
+    );
+    this.slider = html("input", {
+      type: "range",
+      class: "mw-slider",
+      min: 1,
+      step: 1,
+      "aria-label": "how many samples to look at",
+    });
     this.says = html("span", { class: "mw-budget" });
     this.canvas = html("canvas", { role: "img" });
     this.over = svg("svg", { "aria-hidden": "true" });
@@ -61,13 +80,43 @@ export class Compare {
     this.said = html("p", { role: "status" });
     this.roc = new RocPlot();
     this.curves = svg("g");
-    setAttributes(this.roc.element, { class: "mw-rocs", "aria-label": "ROC curves, with the budget on each" });
-    this.roc.element.replaceChildren(this.roc.lines, this.roc.chance, this.curves, this.roc.fpr, this.roc.tpr);
+    setAttributes(this.roc.element, {
+      class: "mw-rocs",
+      "aria-label": "ROC curves, with the budget on each",
+    });
+    this.roc.element.replaceChildren(
+      this.roc.lines,
+      this.roc.chance,
+      this.curves,
+      this.roc.fpr,
+      this.roc.tpr,
+    );
     this.areas = html("table", { class: "mw-areas" });
-    const head = html("div", { class: "mw-row" }, this.first, "or", ...this.selects, html("span", { class: "mw-gap" }), this.close);
-    const budget = html("label", { class: "mw-row mw-budget-row" }, "look at", this.slider, this.says);
-    const columns = [[this.plot, this.roc.element], [this.parts, this.said, this.areas]].map((parts) => html("div", { class: "mw-column" }, ...parts));
-    this.root.append(head, budget, html("div", { class: "mw-compare-body" }, ...columns));
+    const head = html(
+      "div",
+      { class: "mw-row" },
+      this.first,
+      "or",
+      ...this.selects,
+      html("span", { class: "mw-gap" }),
+      this.close,
+    );
+    const budget = html(
+      "label",
+      { class: "mw-row mw-budget-row" },
+      "look at",
+      this.slider,
+      this.says,
+    );
+    const columns = [
+      [this.plot, this.roc.element],
+      [this.parts, this.said, this.areas],
+    ].map((parts) => html("div", { class: "mw-column" }, ...parts));
+    this.root.append(
+      head,
+      budget,
+      html("div", { class: "mw-compare-body" }, ...columns),
+    );
     this.ears.later(onWidth(this.root, () => this.draw()));
     this.root.hidden = true; // so that a page that opens with it takes its budget from τ
     this.listen();
@@ -76,20 +125,34 @@ export class Compare {
 
   listen() {
     const { ears, model, explorer } = this;
-    ears.on(this.button, "click", () => this.compare(model.get("comparing").length > 0 ? [] : [model.get("_beside")]));
+    ears.on(this.button, "click", () =>
+      this.compare(model.get("comparing").length > 0 ? [] : [model.get("_beside")]),
+    );
     ears.on(this.close, "click", () => this.compare([]));
     ears.on(this.root, "keydown", (event) => {
       if (event.key === "Escape") this.compare([]);
     });
     for (const select of this.selects) {
-      ears.on(select, "change", () => this.compare(this.selects.filter(({ value }) => value !== "").map(({ value }) => JSON.parse(value))));
+      ears.on(select, "change", () =>
+        this.compare(
+          this.selects
+            .filter(({ value }) => value !== "")
+            .map(({ value }) => JSON.parse(value)),
+        ),
+      );
     }
     ears.on(this.slider, "input", () => {
       this.budget = Number(this.slider.value);
       this.move();
     });
-    ears.on(this.slider, "change", () => explorer.choose(tauAtRank(explorer.scores, countUpTo(explorer.scores.flaggedUpTo, this.budget)), false));
-    for (const name of ["comparing", "_compared", "_data", "_beside", "_choices"]) ears.onModel(`change:${name}`, () => this.show());
+    ears.on(this.slider, "change", () =>
+      explorer.choose(
+        tauAtRank(explorer.scores, countUpTo(explorer.scores.flaggedUpTo, this.budget)),
+        false,
+      ),
+    );
+    for (const name of ["comparing", "_compared", "_data", "_beside", "_choices"])
+      ears.onModel(`change:${name}`, () => this.show());
     onTheme(ears, () => requestAnimationFrame(() => this.draw()));
   }
 
@@ -106,13 +169,20 @@ export class Compare {
     const isOpen = picks.length > 0;
     this.button.hidden = model.get("_beside").metric === undefined;
     this.button.setAttribute("aria-expanded", String(isOpen));
-    if (isOpen && panel.hidden) this.budget = Math.max(1, countsAt(this.explorer.scores, this.explorer.tau).flagged);
+    if (isOpen && panel.hidden)
+      this.budget = Math.max(
+        1,
+        countsAt(this.explorer.scores, this.explorer.tau).flagged,
+      );
     panel.hidden = !isOpen;
     this.box.classList.toggle("mw-comparing", isOpen);
     if (!isOpen) return;
     this.selects.forEach((select, i) => this.offer(select, picks[i]));
     const wire = /** @type {Wire} */ (model.get("_compared"));
-    const fits = wire.version === model.get("_data").version && (wire.eta ?? model.get("eta_committed")) === model.get("eta_committed") && wire.names.length === picks.length + 1;
+    const fits =
+      wire.version === model.get("_data").version &&
+      (wire.eta ?? model.get("eta_committed")) === model.get("eta_committed") &&
+      wire.names.length === picks.length + 1;
     panel.classList.toggle("mw-unanswered", !fits);
     if (fits && wire !== this.wire) this.take(wire);
   }
@@ -125,9 +195,18 @@ export class Compare {
   offer(select, chosen) {
     const here = Object.fromEntries(PICKS.map((name) => [name, this.model.get(name)]));
     const options = [...PICKS].reverse().flatMap((name) => {
-      const choices = /** @type {import("./messages.js").Picked[]} */ (this.model.get("_choices")[`${name}s`]);
-      const others = choices.filter(({ value }) => value !== here[name] && (name !== "layer" || this.bar.byLayer.has(here.metric)));
-      return others.map(({ value, label }) => new Option(label, JSON.stringify({ ...here, [name]: value })));
+      const choices = /** @type {import("./messages.js").Picked[]} */ (
+        this.model.get("_choices")[`${name}s`]
+      );
+      const others = choices.filter(
+        ({ value }) =>
+          value !== here[name] &&
+          (name !== "layer" || this.bar.byLayer.has(here.metric)),
+      );
+      return others.map(
+        ({ value, label }) =>
+          new Option(label, JSON.stringify({ ...here, [name]: value })),
+      );
     });
     const none = select === this.selects[0] ? [] : [new Option("a third …", "")];
     select.replaceChildren(...none, ...options);
@@ -138,13 +217,19 @@ export class Compare {
   take(wire) {
     this.wire = wire;
     this.ranks = wire.ranks.map((bytes) => new Uint32Array(bytesOf(bytes)));
-    this.memorized = wire.bits === null ? null : unpackBits(new Uint8Array(bytesOf(wire.bits)), wire.n);
+    this.memorized =
+      wire.bits === null
+        ? null
+        : unpackBits(new Uint8Array(bytesOf(wire.bits)), wire.n);
     this.scores = this.ranks.map((ranks) => scoresOf(ranks, this.memorized));
     this.budget = Math.min(this.budget, wire.n);
     this.slider.max = String(wire.n);
     write(this.first, wire.names[0]);
     write(this.said, wire.said || NO_OTHERS);
-    this.areas.replaceChildren(html("caption", {}, "All scores by AUC, with the 95 % interval"), ...wire.areas.map(areaRow));
+    this.areas.replaceChildren(
+      html("caption", {}, "All scores by AUC, with the 95 % interval"),
+      ...wire.areas.map(areaRow),
+    );
     this.areas.hidden = wire.areas.length === 0;
     setAttributes(this.roc.element, { hidden: wire.areas.length === 0 });
     this.draw();
@@ -173,16 +258,23 @@ export class Compare {
    */
   drawRanks([xs, ys], memorized) {
     const { canvas, side } = this;
-    const [width, height, dots] = [LEFT + side + 8, TOP + side + BELOW, devicePixelRatio];
+    const [width, height, dots] = [
+      LEFT + side + 8,
+      TOP + side + BELOW,
+      devicePixelRatio,
+    ];
     setAttributes(canvas, { width: width * dots, height: height * dots });
-    for (const { style } of [canvas, this.over]) Object.assign(style, { width: `${width}px`, height: `${height}px` });
+    for (const { style } of [canvas, this.over])
+      Object.assign(style, { width: `${width}px`, height: `${height}px` });
     const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const colours = getComputedStyle(this.root);
     pen.scale(dots, dots);
     pen.strokeStyle = colours.getPropertyValue("--mw-bg");
     for (const which of [0, 1]) {
       const size = xs.length > MANY ? 1.5 + which : 4 + 4 * which;
-      pen.fillStyle = colours.getPropertyValue(which === 1 ? "--mw-risk" : "--mw-other");
+      pen.fillStyle = colours.getPropertyValue(
+        which === 1 ? "--mw-risk" : "--mw-other",
+      );
       for (let i = 0; i < xs.length; i++) {
         if ((memorized?.[i] ?? 0) !== which) continue;
         const [x, y] = [LEFT + this.place(xs[i]), TOP + side - this.place(ys[i])];
@@ -208,19 +300,45 @@ export class Compare {
     slider.value = String(budget);
     slider.setAttribute("aria-valuetext", `${whole(budget)} of ${whole(n)}`);
     write(this.says, `${whole(budget)} of ${whole(n)}${tied}`);
-    const each = (/** @type {keyof Counts} */ what) => counts.map((count) => whole(count[what])).join(" / ");
+    const each = (/** @type {keyof Counts} */ what) =>
+      counts.map((count) => whole(count[what])).join(" / ");
     const many = `${each("found")} of ${whole(this.scores[0].memorized)}${truly && ` (${truly})`}`;
-    const row = (/** @type {"th" | "td"} */ kind, /** @type {(string | Node)[]} */ cells) =>
-      html("tr", {}, ...cells.slice(0, memorized === null ? 2 : 3).map((cell) => html(kind, {}, cell)));
+    const row = (
+      /** @type {"th" | "td"} */ kind,
+      /** @type {(string | Node)[]} */ cells,
+    ) =>
+      html(
+        "tr",
+        {},
+        ...cells
+          .slice(0, memorized === null ? 2 : 3)
+          .map((cell) => html(kind, {}, cell)),
+      );
     this.parts.replaceChildren(
       row("th", ["flagged by", "samples", "memorised"]),
       ...parts.map((part) => {
-        const list = html("button", { type: "button", class: "mw-link", "aria-label": `${part.name}: list ${whole(part.n)} samples` }, part.name);
-        const marks = this.scores[0].memorized <= MOST_MARKS ? ` ${"●".repeat(part.found)}` : "";
-        const line = row("td", [list, whole(part.n), html("span", {}, html("b", {}, whole(part.found)), marks)]);
+        const list = html(
+          "button",
+          {
+            type: "button",
+            class: "mw-link",
+            "aria-label": `${part.name}: list ${whole(part.n)} samples`,
+          },
+          part.name,
+        );
+        const marks =
+          this.scores[0].memorized <= MOST_MARKS ? ` ${"●".repeat(part.found)}` : "";
+        const line = row("td", [
+          list,
+          whole(part.n),
+          html("span", {}, html("b", {}, whole(part.found)), marks),
+        ]);
         line.addEventListener("click", () => {
           this.compare([]);
-          this.onList({ budget, flagged: part.flagged }, `${part.name}, at ${whole(budget)}`);
+          this.onList(
+            { budget, flagged: part.flagged },
+            `${part.name}, at ${whole(budget)}`,
+          );
         });
         return line;
       }),
@@ -238,14 +356,25 @@ export class Compare {
     const { budget, side } = this;
     const [at, end, right] = [LEFT + this.place(budget), TOP + side, LEFT + side];
     const line = TOP + right - at;
-    const text = (/** @type {string} */ words, /** @type {number} */ x, /** @type {number} */ y, anchor = "middle", kind = "") =>
-      svg("text", { x, y, "text-anchor": anchor, class: kind }, words);
+    const text = (
+      /** @type {string} */ words,
+      /** @type {number} */ x,
+      /** @type {number} */ y,
+      anchor = "middle",
+      kind = "",
+    ) => svg("text", { x, y, "text-anchor": anchor, class: kind }, words);
     const upright = text(`rank by ${names[1]}`, 0, 0);
     upright.setAttribute("transform", `translate(12 ${TOP + side / 2}) rotate(-90)`);
     this.over.replaceChildren(
       svg("path", { class: "mw-both", d: `M${LEFT} ${line}H${at}V${end}H${LEFT}z` }),
-      svg("path", { class: "mw-one", d: `M${LEFT} ${TOP}H${at}V${line}H${LEFT}zM${at} ${line}H${right}V${end}H${at}z` }),
-      svg("path", { class: "mw-budget-line", d: `M${at} ${TOP}V${end}M${LEFT} ${line}H${right}` }),
+      svg("path", {
+        class: "mw-one",
+        d: `M${LEFT} ${TOP}H${at}V${line}H${LEFT}zM${at} ${line}H${right}V${end}H${at}z`,
+      }),
+      svg("path", {
+        class: "mw-budget-line",
+        d: `M${at} ${TOP}V${end}M${LEFT} ${line}H${right}`,
+      }),
       text(parts[0].name, LEFT + 5, end - 6, "start", "mw-part"),
       text(parts[1].name, LEFT + 5, TOP + 14, "start", "mw-part"),
       text(parts[2].name, right - 4, end - 6, "end", "mw-part"),
@@ -254,7 +383,10 @@ export class Compare {
       text(`rank by ${names[0]} (1 = most at risk)`, LEFT + side / 2, end + 28),
       upright,
     );
-    this.canvas.setAttribute("aria-label", `each sample by its two ranks; ${parts.map(({ name, n }) => `${name}: ${whole(n)}`).join(", ")}`);
+    this.canvas.setAttribute(
+      "aria-label",
+      `each sample by its two ranks; ${parts.map(({ name, n }) => `${name}: ${whole(n)}`).join(", ")}`,
+    );
   }
 
   /**
@@ -267,18 +399,32 @@ export class Compare {
     const { n, memorized } = this.scores[0];
     write(roc.fpr, "FPR");
     write(roc.tpr, "TPR");
-    this.curves.replaceChildren(...counts.flatMap(({ found, flaggedOnly }, i) => {
-      const points = this.points[i];
-      const height = 0.7 - 0.22 * i; // where its name stands
-      const [x, y] = [roc.x(points.find(({ tpr }) => tpr >= height)?.fpr ?? 0), roc.y(height)];
-      const kind = `mw-curve-${i + 1}`;
-      return [
-        svg("path", { class: kind, d: roc.path(points) }),
-        svg("circle", { class: kind, r: 5, cx: roc.x(flaggedOnly / (n - memorized)), cy: roc.y(found / memorized) }),
-        svg("path", { class: `mw-leader ${kind}`, d: `M${x} ${y}h14` }),
-        svg("text", { class: `mw-curve-name ${kind}`, x: x + 17, y: y + 4 }, names[i]),
-      ];
-    }));
+    this.curves.replaceChildren(
+      ...counts.flatMap(({ found, flaggedOnly }, i) => {
+        const points = this.points[i];
+        const height = 0.7 - 0.22 * i; // where its name stands
+        const [x, y] = [
+          roc.x(points.find(({ tpr }) => tpr >= height)?.fpr ?? 0),
+          roc.y(height),
+        ];
+        const kind = `mw-curve-${i + 1}`;
+        return [
+          svg("path", { class: kind, d: roc.path(points) }),
+          svg("circle", {
+            class: kind,
+            r: 5,
+            cx: roc.x(flaggedOnly / (n - memorized)),
+            cy: roc.y(found / memorized),
+          }),
+          svg("path", { class: `mw-leader ${kind}`, d: `M${x} ${y}h14` }),
+          svg(
+            "text",
+            { class: `mw-curve-name ${kind}`, x: x + 17, y: y + 4 },
+            names[i],
+          ),
+        ];
+      }),
+    );
   }
 
   destroy() {
@@ -294,12 +440,19 @@ export class Compare {
  * @param {Uint32Array | null} memorized
  */
 export function scoresOf(ranks, memorized) {
-  const [counts, found] = [new Uint32Array(ranks.length), new Uint32Array(ranks.length)];
+  const [counts, found] = [
+    new Uint32Array(ranks.length),
+    new Uint32Array(ranks.length),
+  ];
   ranks.forEach((rank, i) => {
     counts[rank - 1] += 1;
     found[rank - 1] += memorized?.[i] ?? 0;
   });
-  return makeScores(Float64Array.from(ranks, (_, i) => i + 1), counts, memorized && found);
+  return makeScores(
+    Float64Array.from(ranks, (_, i) => i + 1),
+    counts,
+    memorized && found,
+  );
 }
 
 /**
@@ -334,5 +487,9 @@ function areaRow({ name, auc, marked }) {
     point.style.left = `${at}%`;
   }
   const cells = auc === null ? ["", "not scored yet"] : [bar, estimateText(auc)];
-  return html("tr", { class: marked ? "mw-marked" : "" }, ...[marked ? `● ${name}` : name, ...cells].map((cell) => html("td", {}, cell)));
+  return html(
+    "tr",
+    { class: marked ? "mw-marked" : "" },
+    ...[marked ? `● ${name}` : name, ...cells].map((cell) => html("td", {}, cell)),
+  );
 }

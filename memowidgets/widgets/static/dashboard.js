@@ -24,9 +24,14 @@ export default {
     let inspector = null;
     const bar = new Bar(model, box);
     const explorer = new Explorer(
-      model, box, (tau, counts) => inspector?.follow(tau, counts), () => inspector?.showFilter("on the line"),
+      model,
+      box,
+      (tau, counts) => inspector?.follow(tau, counts),
+      () => inspector?.showFilter("on the line"),
     );
-    const compare = new Compare(model, box, bar, explorer, (part, name) => inspector?.showPart(part, name));
+    const compare = new Compare(model, box, bar, explorer, (part, name) =>
+      inspector?.showPart(part, name),
+    );
     bar.tools.prepend(compare.button);
     bar.tools.append(explorer.toggle);
     explorer.more.prepend(html("p", { class: "mw-advice" }, ADVICE));
@@ -34,7 +39,9 @@ export default {
       if (inspector !== null || !model.get("_data").values) return;
       inspector = new Inspector(model, box, true);
       bar.exporting.hidden = false;
-      bar.exporting.addEventListener("click", () => inspector?.request({ type: "export" }));
+      bar.exporting.addEventListener("click", () =>
+        inspector?.request({ type: "export" }),
+      );
     };
     model.on("change:_data", inspect);
     inspect();

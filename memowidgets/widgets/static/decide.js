@@ -38,7 +38,9 @@ export function decisionOf(event) {
   const redo = command && event.shiftKey; // it must not undo one more
   if (key === "Z" && !event.altKey && !redo) return "undo";
   if (command || event.altKey) return "";
-  return key === "J" ? "next" : Object.keys(KEYS).find((name) => KEYS[name] === key) ?? "";
+  return key === "J"
+    ? "next"
+    : (Object.keys(KEYS).find((name) => KEYS[name] === key) ?? "");
 }
 
 /** Offers the classes that samples can get: those that are suggested, and any other by a list. */
@@ -51,11 +53,28 @@ class Relabelling {
     this.choose = choose;
     this.suggested = html("span", { class: "mw-row" });
     this.other = html("select", { class: "mw-select", "aria-label": "any class" });
-    this.apply = html("button", { type: "button", class: "mw-button mw-apply" }, "Relabel");
+    this.apply = html(
+      "button",
+      { type: "button", class: "mw-button mw-apply" },
+      "Relabel",
+    );
     this.apply.addEventListener("click", () => this.take(Number(this.other.value)));
-    this.other.addEventListener("change", () => (this.apply.disabled = this.other.value === ""));
-    this.element = html("div", { class: "mw-row mw-relabel", role: "group", "aria-label": "new class", hidden: true });
-    this.element.append(html("span", {}, "relabel as"), this.suggested, this.other, this.apply);
+    this.other.addEventListener(
+      "change",
+      () => (this.apply.disabled = this.other.value === ""),
+    );
+    this.element = html("div", {
+      class: "mw-row mw-relabel",
+      role: "group",
+      "aria-label": "new class",
+      hidden: true,
+    });
+    this.element.append(
+      html("span", {}, "relabel as"),
+      this.suggested,
+      this.other,
+      this.apply,
+    );
     onEscape(this.element, () => {
       this.element.hidden = true;
       leave();
@@ -68,15 +87,23 @@ class Relabelling {
    */
   show(classes, suggestions) {
     this.element.hidden = false;
-    const buttons = suggestions.filter(({ to }) => to < classes.length).map(({ to, why }) => {
-      const button = html("button", { type: "button", class: "mw-button mw-suggested" });
-      button.append(plain("bdi", classes[to], "mw-strong"), ` (${why})`);
-      button.addEventListener("click", () => this.take(to));
-      return button;
-    });
+    const buttons = suggestions
+      .filter(({ to }) => to < classes.length)
+      .map(({ to, why }) => {
+        const button = html("button", {
+          type: "button",
+          class: "mw-button mw-suggested",
+        });
+        button.append(plain("bdi", classes[to], "mw-strong"), ` (${why})`);
+        button.addEventListener("click", () => this.take(to));
+        return button;
+      });
     this.suggested.replaceChildren(...buttons);
     const first = new Option("choose a class …", "");
-    this.other.replaceChildren(first, ...classes.map((name, i) => new Option(nameText(name), String(i))));
+    this.other.replaceChildren(
+      first,
+      ...classes.map((name, i) => new Option(nameText(name), String(i))),
+    );
     this.apply.disabled = true;
     (this.suggested.querySelector("button") ?? this.other).focus();
   }
@@ -102,34 +129,92 @@ export class DecideBar {
     /** Names of the classes that the chosen sample can get. @type {string[]} */
     this.names = [];
     this.made = "undecided";
-    this.relabelling = new Relabelling((to) => actions.decide({ decision: "relabel", to }), () => this.focus());
+    this.relabelling = new Relabelling(
+      (to) => actions.decide({ decision: "relabel", to }),
+      () => this.focus(),
+    );
     this.scopeText = html("p", { class: "mw-scope-text", hidden: true });
-    this.group = html("div", { class: "mw-choices", role: "group", "aria-label": "decision" });
-    this.buttons = ["relabel", "keep", "anonymise", "remove"].map((name) => this.button(name));
-    this.other = html("button", { type: "button", class: "mw-button mw-other", "aria-label": "relabel as another class", title: "another class" }, "▾");
+    this.group = html("div", {
+      class: "mw-choices",
+      role: "group",
+      "aria-label": "decision",
+    });
+    this.buttons = ["relabel", "keep", "anonymise", "remove"].map((name) =>
+      this.button(name),
+    );
+    this.other = html(
+      "button",
+      {
+        type: "button",
+        class: "mw-button mw-other",
+        "aria-label": "relabel as another class",
+        title: "another class",
+      },
+      "▾",
+    );
     this.other.addEventListener("click", () => this.offerClasses());
-    this.next = html("button", { type: "button", class: "mw-button mw-next", "aria-keyshortcuts": "J" }, "Next", key("J"));
+    this.next = html(
+      "button",
+      { type: "button", class: "mw-button mw-next", "aria-keyshortcuts": "J" },
+      "Next",
+      key("J"),
+    );
     this.next.addEventListener("click", () => actions.next());
     this.buttons[0].after(this.other);
-    this.undo = html("button", { type: "button", class: "mw-button mw-undo", "aria-keyshortcuts": "Z" }, "Undo");
+    this.undo = html(
+      "button",
+      { type: "button", class: "mw-button mw-undo", "aria-keyshortcuts": "Z" },
+      "Undo",
+    );
     this.undo.addEventListener("click", () => actions.undo());
     this.said = html("p", { class: "mw-said", role: "status" });
-    this.outcome = html("div", { class: "mw-outcome" }, this.said, this.undo, this.next);
+    this.outcome = html(
+      "div",
+      { class: "mw-outcome" },
+      this.said,
+      this.undo,
+      this.next,
+    );
     this.progress = html("span", { class: "mw-progress" });
     const save = html("button", { type: "button", class: "mw-link" }, "Export");
     save.addEventListener("click", () => actions.exportAll());
     this.problem = html("span", {});
-    this.banner = html("p", { class: "mw-banner", role: "status", hidden: true }, this.problem, save);
-    this.element = html("div", { class: "mw-decide", role: "group", "aria-label": "Decisions" });
-    this.element.append(this.relabelling.element, this.scopeText, this.group, this.outcome);
+    this.banner = html(
+      "p",
+      { class: "mw-banner", role: "status", hidden: true },
+      this.problem,
+      save,
+    );
+    this.element = html("div", {
+      class: "mw-decide",
+      role: "group",
+      "aria-label": "Decisions",
+    });
+    this.element.append(
+      this.relabelling.element,
+      this.scopeText,
+      this.group,
+      this.outcome,
+    );
   }
 
   /** @param {string} name */
   button(name) {
-    const text = html("span", { class: "mw-choice-text" }, name[0].toUpperCase() + name.slice(1));
-    const button = html("button", { type: "button", class: "mw-button mw-choice", "aria-keyshortcuts": KEYS[name] }, text, key(KEYS[name]));
+    const text = html(
+      "span",
+      { class: "mw-choice-text" },
+      name[0].toUpperCase() + name.slice(1),
+    );
+    const button = html(
+      "button",
+      { type: "button", class: "mw-button mw-choice", "aria-keyshortcuts": KEYS[name] },
+      text,
+      key(KEYS[name]),
+    );
     button.dataset.decision = name;
-    button.addEventListener("click", () => this.choose(button.getAttribute("aria-pressed") === "true" ? "undecided" : name));
+    button.addEventListener("click", () =>
+      this.choose(button.getAttribute("aria-pressed") === "true" ? "undecided" : name),
+    );
     this.group.append(button);
     return button;
   }
@@ -148,7 +233,10 @@ export class DecideBar {
     write(this.progress, `${whole(decided)} of ${whole(of)} decided`);
     this.undo.hidden = status.undo === 0;
     this.banner.hidden = status.problem === "" || status.decided === 0;
-    write(this.problem, `${status.problem}. Your decisions last until the kernel stops. `);
+    write(
+      this.problem,
+      `${status.problem}. Your decisions last until the kernel stops. `,
+    );
     this.showButtons();
   }
 
@@ -158,7 +246,12 @@ export class DecideBar {
    */
   showItem({ decision, suggested, guess }, names) {
     const can = suggested !== null && suggested < names.length;
-    Object.assign(this, { made: decision, suggestion: can ? suggested : null, guess, names });
+    Object.assign(this, {
+      made: decision,
+      suggestion: can ? suggested : null,
+      guess,
+      names,
+    });
     this.showButtons();
   }
 
@@ -184,7 +277,9 @@ export class DecideBar {
 
   /** The keyboard goes back to the decisions. */
   focus() {
-    (this.buttons.find((button) => !button.hidden) ?? this.next).focus({ preventScroll: true });
+    (this.buttons.find((button) => !button.hidden) ?? this.next).focus({
+      preventScroll: true,
+    });
   }
 
   /**
@@ -205,7 +300,10 @@ export class DecideBar {
   /** Offers the classes that the open sample, or several, can get. */
   offerClasses() {
     const several = this.marked > 0;
-    this.relabelling.show(several ? this.status?.classes ?? [] : this.names, several ? [] : this.actions.suggested());
+    this.relabelling.show(
+      several ? (this.status?.classes ?? []) : this.names,
+      several ? [] : this.actions.suggested(),
+    );
   }
 
   /**
@@ -230,7 +328,9 @@ function key(letter) {
  * @param {string} kind
  */
 export function download(name, content, kind) {
-  const address = URL.createObjectURL(new Blob([content], { type: `${kind};charset=utf-8` }));
+  const address = URL.createObjectURL(
+    new Blob([content], { type: `${kind};charset=utf-8` }),
+  );
   const link = html("a", { href: address, download: name, hidden: true });
   document.body.append(link);
   link.click();

@@ -51,7 +51,8 @@ export function svg(tag, attributes = {}, ...children) {
  */
 export function setAttributes(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
-    const text = value === null || value === false ? null : value === true ? "" : String(value);
+    const text =
+      value === null || value === false ? null : value === true ? "" : String(value);
     if (text === null) element.removeAttribute(name);
     else if (element.getAttribute(name) !== text) element.setAttribute(name, text);
   }
@@ -78,7 +79,8 @@ export function bytesOf(data) {
   return /** @type {ArrayBuffer} */ (data.buffer.slice(start, start + data.byteLength));
 }
 
-export const KERNEL_GONE = "The kernel that made this view is gone: run its cell again.";
+export const KERNEL_GONE =
+  "The kernel that made this view is gone: run its cell again.";
 
 /**
  * Sends the kernel a message, or the traits that were set. Traits alone raise no error when the
@@ -233,13 +235,24 @@ export function onWidth(element, action) {
  */
 export function segments(label, choices, choose) {
   const buttons = choices.map((choice) =>
-    html("button", { type: "button", role: "radio", class: "mw-segment" }, choice.label),
+    html(
+      "button",
+      { type: "button", role: "radio", class: "mw-segment" },
+      choice.label,
+    ),
   );
-  const group = html("div", { role: "radiogroup", "aria-label": label, class: "mw-segments" });
+  const group = html("div", {
+    role: "radiogroup",
+    "aria-label": label,
+    class: "mw-segments",
+  });
   group.append(...buttons);
   /** @param {string} value */
   const show = (value) => {
-    const chosen = Math.max(0, choices.findIndex((choice) => choice.value === value));
+    const chosen = Math.max(
+      0,
+      choices.findIndex((choice) => choice.value === value),
+    );
     buttons.forEach((button, i) => {
       button.setAttribute("aria-checked", String(choices[i].value === value));
       button.tabIndex = i === chosen ? 0 : -1;
@@ -269,7 +282,10 @@ export function segments(label, choices, choose) {
  */
 export function focused(element) {
   const scope = element.getRootNode();
-  const found = scope instanceof Document || scope instanceof ShadowRoot ? scope.activeElement : null;
+  const found =
+    scope instanceof Document || scope instanceof ShadowRoot
+      ? scope.activeElement
+      : null;
   return /** @type {HTMLElement | null} */ (found);
 }
 
@@ -284,15 +300,24 @@ export function arrowStep(key) {
 
 const DARK = '.dark, .vscode-dark, [theme="dark"], [data-theme="dark"]';
 const LIGHT = '.light, .vscode-light, [theme="light"], [data-theme="light"]';
-const THEMED = ["class", "theme", "data-theme", "data-jp-theme-light", "data-jp-theme-name"];
+const THEMED = [
+  "class",
+  "theme",
+  "data-theme",
+  "data-jp-theme-light",
+  "data-jp-theme-name",
+];
 
 /** Whether the page is dark, by its host or else by the system. */
 function isDark() {
   const { body, documentElement: page } = document;
   const { jpThemeLight } = body.dataset;
   if (jpThemeLight !== undefined) return jpThemeLight === "false";
-  const says = (/** @type {string} */ selector) => body.matches(selector) || page.matches(selector);
-  return says(DARK) || (!says(LIGHT) && matchMedia("(prefers-color-scheme: dark)").matches);
+  const says = (/** @type {string} */ selector) =>
+    body.matches(selector) || page.matches(selector);
+  return (
+    says(DARK) || (!says(LIGHT) && matchMedia("(prefers-color-scheme: dark)").matches)
+  );
 }
 
 /**
@@ -328,7 +353,12 @@ function followTheme(element, ears) {
  */
 export function menu(label, ...children) {
   const button = html("summary", { class: "mw-button" }, label);
-  const element = html("details", { class: "mw-has-menu" }, button, html("div", { class: "mw-menu" }, ...children));
+  const element = html(
+    "details",
+    { class: "mw-has-menu" },
+    button,
+    html("div", { class: "mw-menu" }, ...children),
+  );
   onEscape(element, () => {
     element.open = false;
     button.focus();

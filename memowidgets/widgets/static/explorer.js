@@ -1,12 +1,42 @@
 /** The τ explorer: dots along the score, ROC and sentences that follow τ and η without the kernel. */
 
-import { Answers, EtaRow, neighbourTau, presets, Rates, ROC_SCALES, SCORE_SCALES, TauMenu } from "./controls.js";
 import {
-  arrowStep, emptied, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, tell, throttle, write,
+  Answers,
+  EtaRow,
+  neighbourTau,
+  presets,
+  Rates,
+  ROC_SCALES,
+  SCORE_SCALES,
+  TauMenu,
+} from "./controls.js";
+import {
+  arrowStep,
+  emptied,
+  html,
+  KERNEL_GONE,
+  listeners,
+  onWidth,
+  root,
+  segments,
+  setAttributes,
+  tell,
+  throttle,
+  write,
 } from "./dom.js";
 import {
-  aucOf, clopperPearson, countsAt, countUpTo, isSkewed, judgedAt, kneeFor, LINEAR, rankShareAtMost,
-  symmetricLog, tauAtRank, undecidedAt,
+  aucOf,
+  clopperPearson,
+  countsAt,
+  countUpTo,
+  isSkewed,
+  judgedAt,
+  kneeFor,
+  LINEAR,
+  rankShareAtMost,
+  symmetricLog,
+  tauAtRank,
+  undecidedAt,
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
@@ -69,7 +99,12 @@ export class Explorer {
     this.roc = new RocPlot();
     this.whyNoRoc = html("p");
     this.check = html("button", { type: "button", class: "mw-button mw-check-now" });
-    this.noRoc = html("div", { class: "mw-no-roc", hidden: true }, this.whyNoRoc, this.check);
+    this.noRoc = html(
+      "div",
+      { class: "mw-no-roc", hidden: true },
+      this.whyNoRoc,
+      this.check,
+    );
     this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.noRoc);
     this.answers = new Answers();
     this.rates = new Rates();
@@ -79,10 +114,23 @@ export class Explorer {
     this.cautions = html("ul", { class: "mw-cautions", "aria-label": "Cautions" });
     this.device = html("p", { class: "mw-device" });
     this.toggle = html("button", { type: "button", class: "mw-button mw-toggle" });
-    this.more = html("div", { class: "mw-more", role: "group", "aria-label": "About these numbers" });
-    this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => this.rescale({ scoreScale: value }));
-    this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) => this.rescale({ rocScale: value }));
-    this.rocScalesBox = html("span", { class: "mw-labelled" }, "ROC", this.rocScales.group);
+    this.more = html("div", {
+      class: "mw-more",
+      role: "group",
+      "aria-label": "About these numbers",
+    });
+    this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) =>
+      this.rescale({ scoreScale: value }),
+    );
+    this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) =>
+      this.rescale({ rocScale: value }),
+    );
+    this.rocScalesBox = html(
+      "span",
+      { class: "mw-labelled" },
+      "ROC",
+      this.rocScales.group,
+    );
     /** What a dashboard has in its bar. */
     this.tools = html("div", { class: "mw-row mw-tools" }, this.toggle);
     this.compose();
@@ -94,10 +142,31 @@ export class Explorer {
   }
 
   compose() {
-    const dots = html("div", { class: "mw-histogram-box" }, this.histogram.element, this.chosen.element);
-    const plots = html("div", { class: "mw-plots" }, dots, this.rocBox, this.answers.element);
-    const scores = html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group);
-    const scales = html("div", { class: "mw-row mw-scales" }, scores, this.rocScalesBox);
+    const dots = html(
+      "div",
+      { class: "mw-histogram-box" },
+      this.histogram.element,
+      this.chosen.element,
+    );
+    const plots = html(
+      "div",
+      { class: "mw-plots" },
+      dots,
+      this.rocBox,
+      this.answers.element,
+    );
+    const scores = html(
+      "span",
+      { class: "mw-labelled" },
+      "scores",
+      this.scoreScales.group,
+    );
+    const scales = html(
+      "div",
+      { class: "mw-row mw-scales" },
+      scores,
+      this.rocScalesBox,
+    );
     const about = html("div", { class: "mw-about" }, this.cautions, this.rates.element);
     this.more.append(about, this.etaRow.element, scales, this.device);
     this.rocScales.show(this.rocScale);
@@ -125,23 +194,32 @@ export class Explorer {
       this.heard = tell(this.model, { type: "check" });
       this.showHint();
     });
-    for (const name of ["_unchecked", "_work"]) this.ears.onModel(`change:${name}`, () => this.showParts());
+    for (const name of ["_unchecked", "_work"])
+      this.ears.onModel(`change:${name}`, () => this.showParts());
     this.ears.onModel("change:_data", () => this.load());
     this.ears.onModel("change:_truth", () => this.hearTruth());
     this.ears.onModel("change:_late", () => this.hearLate());
     this.ears.onModel("change:_dimmed", () => this.dim());
     this.ears.onModel("change:tau", () => this.hearTau());
     this.ears.onModel("change:eta", () => this.hearEta());
-    this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
-    for (const name of ["_warnings", "_notes", "_status", "_early"]) this.ears.onModel(`change:${name}`, () => this.showCautions());
-    this.dragOn(this.histogram.element, (x) => [this.histogram.tauAt(x), this.histogram.markAt(x)?.fitted ?? false]);
+    this.ears.onModel("msg:custom", (content, buffers) =>
+      this.receive(content, buffers),
+    );
+    for (const name of ["_warnings", "_notes", "_status", "_early"])
+      this.ears.onModel(`change:${name}`, () => this.showCautions());
+    this.dragOn(this.histogram.element, (x) => [
+      this.histogram.tauAt(x),
+      this.histogram.markAt(x)?.fitted ?? false,
+    ]);
     this.dragOn(this.roc.element, (x, y) => [this.roc.tauAt(x, y), false]);
     this.ears.on(this.histogram.element, "keydown", (event) => this.key(event));
     this.listenToField(chosen.field);
     this.ears.on(chosen.field, "keydown", (event) => {
       if (event.key === "ArrowUp" || event.key === "ArrowDown") this.key(event);
     });
-    this.ears.on(etaRow.slider, "input", () => this.moveEta(Number(etaRow.slider.value)));
+    this.ears.on(etaRow.slider, "input", () =>
+      this.moveEta(Number(etaRow.slider.value)),
+    );
     this.ears.on(etaRow.slider, "change", () => this.commit("eta"));
     this.ears.on(chosen.share, "change", () => this.flagShare());
     this.ears.on(this.answers.show, "click", () => this.onLine?.());
@@ -155,7 +233,8 @@ export class Explorer {
       this.typing = false;
       const written = field.value.trim().replace("−", "-").replace(",", ".");
       const value = written === "" ? NaN : Number(written);
-      if (Number.isFinite(value)) this.choose(value, false); // what it shows may be rounded
+      if (Number.isFinite(value))
+        this.choose(value, false); // what it shows may be rounded
       else field.value = this.tauText();
     };
     this.ears.on(field, "input", () => (this.typing = true));
@@ -245,14 +324,18 @@ export class Explorer {
   takeLate() {
     const late = this.model.get("_late");
     const fits =
-      late?.version === this.data.version && (late.eta === null || late.eta === this.judgedEta);
+      late?.version === this.data.version &&
+      (late.eta === null || late.eta === this.judgedEta);
     this.late = fits ? late : null;
   }
 
   /** Asks for log-LiRA when it is first needed. */
   askLogLira() {
     if (this.logLira !== null || this.asksLogLira) return;
-    this.heard = this.asksLogLira = tell(this.model, { type: "log_lira", version: this.data.version });
+    this.heard = this.asksLogLira = tell(this.model, {
+      type: "log_lira",
+      version: this.data.version,
+    });
     if (this.heard) return;
     this.eta = this.judgedEta;
     this.draw();
@@ -264,7 +347,9 @@ export class Explorer {
    */
   receive(content, buffers) {
     if (content.type !== "log_lira" || content.version !== this.data.version) return;
-    this.logLira = /** @type {Float32Array | Float64Array} */ (floats(buffers[0], content.wide));
+    this.logLira = /** @type {Float32Array | Float64Array} */ (
+      floats(buffers[0], content.wide)
+    );
     this.nextFrame();
   }
 
@@ -301,16 +386,22 @@ export class Explorer {
     const none = this.scores.memorized === 0;
     const which = this.data.truth === "" ? "memorised" : `among the ${this.data.truth}`;
     const { button = "", why_not: why = "" } = this.model.get("_unchecked") ?? {};
-    write(this.whyNoRoc, known
-      ? `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`
-      : [UNCHECKED, why === "" ? "" : asSentence(why)].join(" ").trim());
+    write(
+      this.whyNoRoc,
+      known
+        ? `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`
+        : [UNCHECKED, why === "" ? "" : asSentence(why)].join(" ").trim(),
+    );
     write(this.check, button);
     this.check.hidden = known || button === "";
     this.check.disabled = this.model.get("_work")?.busy === true;
     const range = this.data.etaRange;
     this.etaRow.element.hidden = range === null;
     if (range === null) return;
-    const ends = { min: Math.min(range[0], this.eta), max: Math.max(range[1], this.eta) };
+    const ends = {
+      min: Math.min(range[0], this.eta),
+      max: Math.max(range[1], this.eta),
+    };
     setAttributes(this.etaRow.slider, ends);
   }
 
@@ -322,13 +413,27 @@ export class Explorer {
 
   /** All that a reader should know of these numbers; the button says how many sentences that are. */
   showCautions() {
-    const of = (/** @type {string} */ name) => /** @type {string[]} */ (this.model.get(name) ?? []);
-    const remarks = [this.data.note, ...(this.late?.remarks ?? []).map(asSentence)].filter(Boolean);
-    const texts = [...new Set([...(this.fitted ? [OPTIMISTIC] : []), ...of("_warnings"), ...remarks, ...of("_notes")])];
+    const of = (/** @type {string} */ name) =>
+      /** @type {string[]} */ (this.model.get(name) ?? []);
+    const remarks = [
+      this.data.note,
+      ...(this.late?.remarks ?? []).map(asSentence),
+    ].filter(Boolean);
+    const texts = [
+      ...new Set([
+        ...(this.fitted ? [OPTIMISTIC] : []),
+        ...of("_warnings"),
+        ...remarks,
+        ...of("_notes"),
+      ]),
+    ];
     const many = `${texts.length} ${texts.length === 1 ? "caution" : "cautions"}`;
     const name = texts.length > 0 ? `i · ${texts.length}` : "i";
     write(this.toggle, name);
-    setAttributes(this.toggle, { "aria-label": `${name}, about these numbers`, title: many });
+    setAttributes(this.toggle, {
+      "aria-label": `${name}, about these numbers`,
+      title: many,
+    });
     this.toggle.classList.toggle("mw-wrong", Boolean(this.model.get("_early")));
     this.cautions.hidden = texts.length === 0;
     this.cautions.replaceChildren(...texts.map((text) => html("li", {}, text)));
@@ -342,13 +447,20 @@ export class Explorer {
     this.onAxis = presets(hasRoc, data.natural, data.canaryTau);
     this.chosen.axes.group.hidden = data.axes.length < 2;
     this.chosen.axes.show(this.model.get("axis"));
-    this.chosen.presets.replaceChildren(...this.onAxis.map((preset) => {
-      const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
-      button.addEventListener("click", () => {
-        if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
-      });
-      return button;
-    }));
+    this.chosen.presets.replaceChildren(
+      ...this.onAxis.map((preset) => {
+        const button = html(
+          "button",
+          { type: "button", class: "mw-button", title: preset.title },
+          preset.label,
+        );
+        button.addEventListener("click", () => {
+          if (this.settled || !preset.fitted)
+            this.choose(preset.tau(this.scores), preset.fitted);
+        });
+        return button;
+      }),
+    );
   }
 
   dim() {
@@ -376,14 +488,26 @@ export class Explorer {
     if (this.histogram.element.clientWidth === 0) return; // hidden for now, as in a tab behind another
     const { scores, settled } = this;
     this.root.classList.toggle("mw-pending", !settled);
-    const marks = settled ? this.onAxis.map(({ label, fitted, tau }) => ({ label, fitted, tau: tau(scores) })) : [];
+    const marks = settled
+      ? this.onAxis.map(({ label, fitted, tau }) => ({
+          label,
+          fitted,
+          tau: tau(scores),
+        }))
+      : [];
     this.histogram.draw(scores, this.axis, this.data.title, this.positives, marks);
     if (this.hasRoc) this.roc.draw(scores, this.rocScale === "log");
-    setAttributes(this.histogram.element, { "aria-valuemin": this.axis.from(this.histogram.low), "aria-valuemax": this.axis.from(this.histogram.high) });
+    setAttributes(this.histogram.element, {
+      "aria-valuemin": this.axis.from(this.histogram.low),
+      "aria-valuemax": this.axis.from(this.histogram.high),
+    });
     this.showEta();
     if (this.auc !== null) {
       write(this.roc.area, `AUC ${settled ? rateText(this.auc.area) : "…"}`);
-      write(this.roc.areaInterval, settled ? `(${intervalText(this.auc.interval)})` : "");
+      write(
+        this.roc.areaInterval,
+        settled ? `(${intervalText(this.auc.interval)})` : "",
+      );
     }
     this.moved();
     this.describe();
@@ -393,7 +517,9 @@ export class Explorer {
     if (this.data.etaRange === null) return;
     const { slider, text } = this.etaRow;
     if (Number(slider.value) !== this.eta) slider.value = String(this.eta);
-    const many = this.settled ? `, ${whole(this.scores.memorized)} samples memorised` : "";
+    const many = this.settled
+      ? `, ${whole(this.scores.memorized)} samples memorised`
+      : "";
     slider.setAttribute("aria-valuetext", `${this.etaText()}${many}`);
     write(text, `η = ${this.etaText()}`);
     this.root.dataset.eta = String(this.eta);
@@ -406,10 +532,22 @@ export class Explorer {
     const text = this.tauText();
     const rank = countUpTo(scores.values, this.tau);
     const x = histogram.move(scores, this.tau, rank);
-    const beyond = histogram.axis.to(this.tau) > histogram.high ? " →" : histogram.axis.to(this.tau) < histogram.low ? " ←" : "";
+    const beyond =
+      histogram.axis.to(this.tau) > histogram.high
+        ? " →"
+        : histogram.axis.to(this.tau) < histogram.low
+          ? " ←"
+          : "";
     this.chosen.show(`τ = ${text}${beyond}`, x, histogram.element.clientWidth);
     const close = this.data.bounds ? undecidedAt(this.data.bounds, this.tau) : 0;
-    this.answers.tell(counts, scores, close, this.positives, this.late?.truly ?? "", settled);
+    this.answers.tell(
+      counts,
+      scores,
+      close,
+      this.positives,
+      this.late?.truly ?? "",
+      settled,
+    );
     this.onMoved(this.tau, this.known && !settled ? null : counts);
     if (this.hasRoc) {
       const { n, memorized } = scores;
@@ -421,11 +559,16 @@ export class Explorer {
     const preset = histogram.marks.find((mark) => mark.tau === this.tau);
     const name = preset === undefined ? text : `${text}, ${preset.label}`;
     const says = `${name}, ${whole(counts.flagged)} samples flagged`;
-    setAttributes(histogram.element, { "aria-valuenow": this.tau, "aria-valuetext": says });
+    setAttributes(histogram.element, {
+      "aria-valuenow": this.tau,
+      "aria-valuetext": says,
+    });
     if (!this.typing) this.chosen.field.value = text;
     this.showHint();
     this.root.dataset.tau = String(this.tau);
-    this.root.dataset.counts = JSON.stringify(settled ? counts : { flagged: counts.flagged });
+    this.root.dataset.counts = JSON.stringify(
+      settled ? counts : { flagged: counts.flagged },
+    );
   }
 
   showHint() {
@@ -546,8 +689,11 @@ export class Explorer {
     const step = arrowStep(event.key);
     /** @type {(share: number) => number} */
     const along = (share) => {
-      const place = this.axis.to(this.tau) + share * (this.histogram.high - this.histogram.low);
-      return this.axis.from(Math.min(this.histogram.high, Math.max(this.histogram.low, place)));
+      const place =
+        this.axis.to(this.tau) + share * (this.histogram.high - this.histogram.low);
+      return this.axis.from(
+        Math.min(this.histogram.high, Math.max(this.histogram.low, place)),
+      );
     };
     /** @type {number | null} */
     let tau = null;
@@ -600,14 +746,20 @@ export class Explorer {
     if (!this.settled) return;
     const { scores, data, known } = this;
     const counts = countsAt(scores, this.tau);
-    const sides = known ? `, ${this.positives} samples upwards and others downwards` : "";
-    this.histogram.element.setAttribute("aria-label", `threshold τ on ${data.title}${sides}`);
+    const sides = known
+      ? `, ${this.positives} samples upwards and others downwards`
+      : "";
+    this.histogram.element.setAttribute(
+      "aria-label",
+      `threshold τ on ${data.title}${sides}`,
+    );
     let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(scores.n)} flagged`;
     if (this.hasRoc) {
       const [fpr, tpr] = this.ratesAt(counts).map(rateText);
       text += `, TPR ${tpr}, FPR ${fpr}`;
     }
-    if (data.etaRange !== null) text += `; η ${this.etaText()}: ${whole(scores.memorized)} memorised`;
+    if (data.etaRange !== null)
+      text += `; η ${this.etaText()}: ${whole(scores.memorized)} memorised`;
     if (this.late?.truly) text += `, ${this.late.truly}`;
     this.roc.element.setAttribute("aria-label", `ROC curve; ${text}`);
   }

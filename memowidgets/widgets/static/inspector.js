@@ -2,7 +2,20 @@
 
 import { card, nameText } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
-import { arrowStep, bytesOf, emptied, focused, html, KERNEL_GONE, listeners, Question, root, setAttributes, tell, write } from "./dom.js";
+import {
+  arrowStep,
+  bytesOf,
+  emptied,
+  focused,
+  html,
+  KERNEL_GONE,
+  listeners,
+  Question,
+  root,
+  setAttributes,
+  tell,
+  write,
+} from "./dom.js";
 import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 import { pictures } from "./pixels.js";
@@ -43,7 +56,11 @@ export class Inspector {
     this.turning = false; // whether the page that is to come has the sample to open
     this.carried = false; // whether the open sample is of the list before
     this.known = false; // whether all that is known of it is asked for
-    this.lookedAt = { position: /** @type {number | null} */ (null), known: false, carried: false };
+    this.lookedAt = {
+      position: /** @type {number | null} */ (null),
+      known: false,
+      carried: false,
+    };
     this.decided = () => {}; // what follows once the last decision is made
     this.root = root(el, "inspector", "Sample inspector", this.ears);
     this.looks = /** @type {string[]} */ ([]); // all that each card shows, as a text
@@ -55,16 +72,51 @@ export class Inspector {
     this.timers = {};
     /** @type {Record<string, {button: HTMLButtonElement, count: HTMLElement}>} */
     this.filter = {};
-    this.query = html("input", { type: "search", class: "mw-search", placeholder: "text or class", "aria-label": "search" });
-    this.made = html("select", { class: "mw-select", "aria-label": "filter by decision" });
+    this.query = html("input", {
+      type: "search",
+      class: "mw-search",
+      placeholder: "text or class",
+      "aria-label": "search",
+    });
+    this.made = html("select", {
+      class: "mw-select",
+      "aria-label": "filter by decision",
+    });
     this.sort = html("select", { class: "mw-select", "aria-label": "sort" });
     this.range = html("span", { class: "mw-range", role: "status" });
-    this.back = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "previous page" }, "‹");
-    this.on = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "next page" }, "›");
-    this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" });
+    this.back = html(
+      "button",
+      { type: "button", class: "mw-button mw-step", "aria-label": "previous page" },
+      "‹",
+    );
+    this.on = html(
+      "button",
+      { type: "button", class: "mw-button mw-step", "aria-label": "next page" },
+      "›",
+    );
+    this.list = html("ul", {
+      class: "mw-cards",
+      role: "listbox",
+      "aria-label": "samples",
+    });
     this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
-    this.partChip = html("button", { type: "button", class: "mw-button mw-part-chip", hidden: true, title: "show all samples again" });
-    this.more = html("button", { type: "button", class: "mw-button mw-find", "aria-expanded": "false", "aria-label": "search, order, select", title: "search, order, select" }, "⌕");
+    this.partChip = html("button", {
+      type: "button",
+      class: "mw-button mw-part-chip",
+      hidden: true,
+      title: "show all samples again",
+    });
+    this.more = html(
+      "button",
+      {
+        type: "button",
+        class: "mw-button mw-find",
+        "aria-expanded": "false",
+        "aria-label": "search, order, select",
+        title: "search, order, select",
+      },
+      "⌕",
+    );
     this.tools = html("div", { class: "mw-row mw-finding", hidden: true });
     this.notice = html("p", { class: "mw-notice", hidden: true });
     this.scroll = html("div", { class: "mw-list-scroll" }, this.empty, this.list);
@@ -79,11 +131,19 @@ export class Inspector {
       undo: () => this.request({ type: "undo" }),
       exportAll: () => this.request({ type: "export" }),
     });
-    this.opened = new Opened({
-      go: (position) => this.choose(position),
-      note: (note) => this.request({ type: "decide", positions: [/** @type {number} */ (this.open)], note }),
-      tau: () => (model.get("axis") === "class" ? null : this.tau),
-    }, this.bar.element);
+    this.opened = new Opened(
+      {
+        go: (position) => this.choose(position),
+        note: (note) =>
+          this.request({
+            type: "decide",
+            positions: [/** @type {number} */ (this.open)],
+            note,
+          }),
+        tau: () => (model.get("axis") === "class" ? null : this.tau),
+      },
+      this.bar.element,
+    );
     this.build(led);
     this.listen(led);
     this.dim();
@@ -92,50 +152,103 @@ export class Inspector {
 
   /** @param {boolean} led */
   build(led) {
-    const tabs = html("div", { class: "mw-filters", role: "group", "aria-label": "Show" });
+    const tabs = html("div", {
+      class: "mw-filters",
+      role: "group",
+      "aria-label": "Show",
+    });
     for (const [name, [word, help]] of Object.entries(TABS)) {
       const count = html("span", { class: "mw-count" });
-      const button = html("button", { type: "button", class: "mw-chip mw-tab", title: help, hidden: true }, word, " ", count);
+      const button = html(
+        "button",
+        { type: "button", class: "mw-chip mw-tab", title: help, hidden: true },
+        word,
+        " ",
+        count,
+      );
       button.dataset.filter = name;
       button.addEventListener("click", () => this.showFilter(name));
       this.filter[name] = { button, count };
       tabs.append(button);
     }
     this.partChip.addEventListener("click", () => this.showPart(null, ""));
-    this.tools.append(this.query, this.made, html("label", { class: "mw-labelled mw-sort" }, "sort", this.sort));
-    const bar = html("div", { class: "mw-tabs" }, tabs, this.partChip, html("span", { class: "mw-gap" }), this.bar.progress, this.more);
-    const turning = html("span", { class: "mw-turning" }, this.range, this.back, this.on);
-    const list = html("div", { class: "mw-list-box" }, this.scroll, html("div", { class: "mw-list-foot" }, this.bar.banner, turning));
+    this.tools.append(
+      this.query,
+      this.made,
+      html("label", { class: "mw-labelled mw-sort" }, "sort", this.sort),
+    );
+    const bar = html(
+      "div",
+      { class: "mw-tabs" },
+      tabs,
+      this.partChip,
+      html("span", { class: "mw-gap" }),
+      this.bar.progress,
+      this.more,
+    );
+    const turning = html(
+      "span",
+      { class: "mw-turning" },
+      this.range,
+      this.back,
+      this.on,
+    );
+    const list = html(
+      "div",
+      { class: "mw-list-box" },
+      this.scroll,
+      html("div", { class: "mw-list-foot" }, this.bar.banner, turning),
+    );
     this.root.classList.toggle("mw-alone", !led);
-    this.root.append(bar, this.tools, this.notice, html("div", { class: "mw-inspector-body" }, list, this.opened.element));
+    this.root.append(
+      bar,
+      this.tools,
+      this.notice,
+      html("div", { class: "mw-inspector-body" }, list, this.opened.element),
+    );
   }
 
   /** @param {boolean} led */
   listen(led) {
     const { ears } = this;
-    for (const trait of ["page_size", "filter", "sort", "decision", "_version", "_decided"]) {
+    for (const trait of [
+      "page_size",
+      "filter",
+      "sort",
+      "decision",
+      "_version",
+      "_decided",
+    ]) {
       ears.onModel(`change:${trait}`, () => this.pages.ask());
     }
     ears.onModel("change:page", () => {
       if (this.model.get("page") !== this.reply?.page) this.pages.ask();
     });
-    if (!led) ears.onModel("change:tau", () => this.follow(this.model.get("tau"), null));
+    if (!led)
+      ears.onModel("change:tau", () => this.follow(this.model.get("tau"), null));
     ears.onModel("change:_version", () => this.beginAgain());
     ears.onModel("change:_dimmed", () => this.dim());
     ears.onModel("change:selected", () => this.showChosen());
     ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
-    ears.on(this.query, "input", () => this.wait("typing", 200, () => {
-      this.search = this.query.value;
-      this.change({ page: 0 });
-    }));
+    ears.on(this.query, "input", () =>
+      this.wait("typing", 200, () => {
+        this.search = this.query.value;
+        this.change({ page: 0 });
+      }),
+    );
     ears.on(this.sort, "change", () => this.change({ sort: this.sort.value, page: 0 }));
-    ears.on(this.made, "change", () => this.change({ decision: this.made.value, page: 0 }));
+    ears.on(this.made, "change", () =>
+      this.change({ decision: this.made.value, page: 0 }),
+    );
     ears.on(this.more, "click", () => this.showTools(this.tools.hidden));
     ears.on(this.list, "click", (event) => this.click(event));
-    ears.on(this.back, "click", () => this.change({ page: this.model.get("page") - 1 }));
+    ears.on(this.back, "click", () =>
+      this.change({ page: this.model.get("page") - 1 }),
+    );
     ears.on(this.on, "click", () => this.change({ page: this.model.get("page") + 1 }));
     ears.on(this.list, "keydown", (event) => this.key(event));
-    ears.on(this.list, "focusin", ({ target }) => { // a press would lose the row that it is on
+    ears.on(this.list, "focusin", ({ target }) => {
+      // a press would lose the row that it is on
       if (/** @type {Element} */ (target).matches(":focus-visible")) this.reveal();
     });
     ears.on(this.opened.element, "keydown", (event) => this.key(event));
@@ -170,7 +283,10 @@ export class Inspector {
   beginAgain() {
     this.part = null; // of another score
     const { open, model } = this;
-    this.carried = open !== null && model.get("page") === 0 && [null, open].includes(model.get("selected"));
+    this.carried =
+      open !== null &&
+      model.get("page") === 0 &&
+      [null, open].includes(model.get("selected"));
     this.turning = true;
     if (this.carried) model.set("selected", open);
     this.open = null; // what is known of the sample is of another score too
@@ -195,7 +311,8 @@ export class Inspector {
     this.at = 0;
     this.open = null;
     this.turning = true;
-    for (const [name, value] of Object.entries({ ...values, selected: null })) this.model.set(name, value);
+    for (const [name, value] of Object.entries({ ...values, selected: null }))
+      this.model.set(name, value);
     this.scroll.scrollTop = 0;
     this.pages.ask(); // it says all that the answer needs
     this.saveLater();
@@ -233,7 +350,14 @@ export class Inspector {
    */
   askPage(request) {
     const { at, model } = this;
-    return this.tell({ type: "page", request, page: model.get("page"), open: model.get("selected"), at, ...this.shown() });
+    return this.tell({
+      type: "page",
+      request,
+      page: model.get("page"),
+      open: model.get("selected"),
+      at,
+      ...this.shown(),
+    });
   }
 
   /**
@@ -273,7 +397,8 @@ export class Inspector {
    */
   hear(content, buffers) {
     if (content.type === "said") this.hearSaid(content);
-    if (content.type === "opened" || content.type === "known") this.hearOpened(content, buffers);
+    if (content.type === "opened" || content.type === "known")
+      this.hearOpened(content, buffers);
     if (content.type !== "page" || content.request !== this.pages.request) return;
     clearTimeout(this.timers.patience);
     this.root.classList.remove("mw-unanswered");
@@ -298,7 +423,12 @@ export class Inspector {
     this.fill(reply);
     setAttributes(this.list, { class: `mw-cards mw-cards-${reply.kind} ${later}` });
     this.empty.hidden = reply.items.length > 0;
-    write(this.empty, this.search === "" ? "No sample here. Move τ, or choose another filter." : `No sample here matches “${nameText(this.search)}”.`);
+    write(
+      this.empty,
+      this.search === ""
+        ? "No sample here. Move τ, or choose another filter."
+        : `No sample here matches “${nameText(this.search)}”.`,
+    );
     this.showChosen();
     if (showed === undefined) return;
     if (had?.isConnected && had.dataset.position !== showed) had.blur(); // so that another sample is read out
@@ -335,10 +465,16 @@ export class Inspector {
    * @param {import("./messages.js").Image[]} images
    */
   share(images) {
-    const { elements, style } = pictures(images, this.bytes, ROOM, `mw-of-${this.name}`);
+    const { elements, style } = pictures(
+      images,
+      this.bytes,
+      ROOM,
+      `mw-of-${this.name}`,
+    );
     this.pictures.replaceSync(style);
     const scope = /** @type {Document | ShadowRoot} */ (this.root.getRootNode());
-    if (!scope.adoptedStyleSheets.includes(this.pictures)) scope.adoptedStyleSheets.push(this.pictures);
+    if (!scope.adoptedStyleSheets.includes(this.pictures))
+      scope.adoptedStyleSheets.push(this.pictures);
     return elements;
   }
 
@@ -346,11 +482,14 @@ export class Inspector {
   showBar(reply) {
     const filter = this.model.get("filter");
     for (const [name, { button }] of Object.entries(this.filter)) {
-      button.hidden = !(name in reply.counts) || (WITHOUT_TAB.includes(name) && name !== filter);
+      button.hidden =
+        !(name in reply.counts) || (WITHOUT_TAB.includes(name) && name !== filter);
       setAttributes(button, { "aria-pressed": String(name === filter) });
     }
     const made = this.model.get("decision");
-    const choices = Object.entries(reply.byDecision).map(([name, n]) => /** @type {[string, string]} */ ([name, `${name} ${whole(n)}`]));
+    const choices = Object.entries(reply.byDecision).map(
+      ([name, n]) => /** @type {[string, string]} */ ([name, `${name} ${whole(n)}`]),
+    );
     fillSelect(this.made, [["any", "any decision"], ...choices], made);
     fillSelect(this.sort, reply.sorts, this.model.get("sort"));
     if (this.isNarrowed()) this.showTools(true);
@@ -383,15 +522,28 @@ export class Inspector {
     const narrowed = this.part !== null || this.isNarrowed();
     const of = narrowed ? `${whole(total)} of ${whole(all)} match` : `of ${whole(all)}`;
     const last = Math.min(narrowed ? total : all, first + items.length - 1);
-    const shown = narrowed && reply.pages < 2 ? "" : `${whole(first)}–${whole(last)}${narrowed ? "," : ""} `;
-    write(this.range, items.length === 0 && !narrowed ? "none" : `${items.length > 0 ? shown : ""}${of}`);
+    const shown =
+      narrowed && reply.pages < 2
+        ? ""
+        : `${whole(first)}–${whole(last)}${narrowed ? "," : ""} `;
+    write(
+      this.range,
+      items.length === 0 && !narrowed
+        ? "none"
+        : `${items.length > 0 ? shown : ""}${of}`,
+    );
   }
 
   showDeciding() {
     if (this.reply === null) return;
     const { undecided = 0, ...made } = this.reply.byDecision;
     const decided = Object.values(made).reduce((sum, n) => sum + n, 0);
-    this.bar.show(this.reply.decisions, { marked: this.marked.size, chosen: this.open !== null, decided, of: decided + undecided });
+    this.bar.show(this.reply.decisions, {
+      marked: this.marked.size,
+      chosen: this.open !== null,
+      decided,
+      of: decided + undecided,
+    });
   }
 
   /* ------------------------------------------------------------ deciding */
@@ -410,7 +562,8 @@ export class Inspector {
    */
   decide(what) {
     const { marked, open } = this;
-    const onward = marked.size > 0 || what.decision === "undecided" ? null : this.beside(1);
+    const onward =
+      marked.size > 0 || what.decision === "undecided" ? null : this.beside(1);
     const positions = marked.size > 0 ? [...marked] : open === null ? [] : [open];
     this.decided = () => {
       for (const one of positions) marked.delete(one);
@@ -468,7 +621,12 @@ export class Inspector {
   showChosen() {
     if (this.reply === null || this.turning) return;
     const { items } = this.reply;
-    const chosen = /** @type {number | null} */ (this.model.get("selected") ?? items.at(this.at)?.position ?? items[0]?.position ?? null);
+    const chosen = /** @type {number | null} */ (
+      this.model.get("selected") ??
+        items.at(this.at)?.position ??
+        items[0]?.position ??
+        null
+    );
     const here = items.findIndex(({ position }) => position === chosen);
     const other = chosen !== this.open;
     this.open = chosen;
@@ -478,7 +636,13 @@ export class Inspector {
     if (other) this.bar.relabelling.element.hidden = true;
     const { first, total } = this.reply;
     const whole = this.reply.open?.find(({ position }) => position === chosen);
-    if (here >= 0) this.showItem(whole ?? items[here], { number: first + here, total }, this.bytes, whole !== undefined);
+    if (here >= 0)
+      this.showItem(
+        whole ?? items[here],
+        { number: first + here, total },
+        this.bytes,
+        whole !== undefined,
+      );
     this.known ||= other;
     if (whole === undefined && (other || here < 0)) this.details.ask();
     this.showDeciding();
@@ -508,7 +672,10 @@ export class Inspector {
     this.lookedAt = { position, known, carried };
     this.known = false;
     this.carried &&= position === null;
-    return position !== null && tell(this.model, { type: "detail", request, position, known, ...this.shown() });
+    return (
+      position !== null &&
+      tell(this.model, { type: "detail", request, position, known, ...this.shown() })
+    );
   }
 
   /**
@@ -528,7 +695,13 @@ export class Inspector {
       this.showItem(content.item, content.place, bytesIn(buffers), true);
       this.turnTo(content.place);
     }
-    if (content.type === "opened" && content.position !== null && content.more && this.lookedAt.known) return;
+    if (
+      content.type === "opened" &&
+      content.position !== null &&
+      content.more &&
+      this.lookedAt.known
+    )
+      return;
     this.details.answered();
   }
 
@@ -549,11 +722,16 @@ export class Inspector {
     const row = this.current();
     this.opened.scroll.scrollTop = 0;
     if (row) {
-      const [box, at] = [this.scroll.getBoundingClientRect(), row.getBoundingClientRect()];
+      const [box, at] = [
+        this.scroll.getBoundingClientRect(),
+        row.getBoundingClientRect(),
+      ];
       if (at.top < box.top) this.scroll.scrollTop += at.top - box.top - 4;
-      else if (at.bottom > box.bottom) this.scroll.scrollTop += at.bottom - box.bottom + 4;
+      else if (at.bottom > box.bottom)
+        this.scroll.scrollTop += at.bottom - box.bottom + 4;
     }
-    if (this.root.contains(focused(this.root))) this.opened.element.scrollIntoView({ block: "nearest" });
+    if (this.root.contains(focused(this.root)))
+      this.opened.element.scrollIntoView({ block: "nearest" });
   }
 
   /* ------------------------------------------------------------ the list */
@@ -564,7 +742,8 @@ export class Inspector {
     const one = /** @type {HTMLElement | null} */ (target.closest(".mw-card"));
     if (one === null) return;
     const position = Number(one.dataset.position);
-    if (target.closest(".mw-mark") || event.shiftKey) this.mark(position, event.shiftKey);
+    if (target.closest(".mw-mark") || event.shiftKey)
+      this.mark(position, event.shiftKey);
     else this.choose(position);
     if (target.closest(".mw-mark")) return;
     this.current()?.focus({ preventScroll: true });
@@ -580,7 +759,8 @@ export class Inspector {
     const here = this.elements().map((one) => Number(one.dataset.position));
     const [from, to] = [here.indexOf(this.lastMark), here.indexOf(position)];
     if (through && from >= 0 && to >= 0) {
-      for (const one of here.slice(Math.min(from, to), Math.max(from, to) + 1)) this.marked.add(one);
+      for (const one of here.slice(Math.min(from, to), Math.max(from, to) + 1))
+        this.marked.add(one);
     } else if (!this.marked.delete(position)) this.marked.add(position);
     this.lastMark = position;
     this.markCards();
@@ -621,13 +801,20 @@ export class Inspector {
     if (writing) return;
     const decision = decisionOf(event);
     if (decision === "next") this.go(1);
-    else if (decision !== "" && event.repeat) event.preventDefault(); // a key held down decides once
+    else if (decision !== "" && event.repeat)
+      event.preventDefault(); // a key held down decides once
     else if (decision === "undo") this.request({ type: "undo" });
     else if (decision !== "") this.bar.choose(decision);
-    else if (inList && (key === " " || key.toUpperCase() === "X")) this.mark(Number(this.current()?.dataset.position), event.shiftKey);
-    else if (inList && key === "Enter") this.opened.element.focus({ preventScroll: true });
-    else if (inList && (key === "Home" || key === "End")) this.choose(Number(this.elements().at(key === "Home" ? 0 : -1)?.dataset.position));
-    else if (arrowStep(key) !== 0 && !target.closest("summary, .mw-scroll")) this.go(this.stepOf(key));
+    else if (inList && (key === " " || key.toUpperCase() === "X"))
+      this.mark(Number(this.current()?.dataset.position), event.shiftKey);
+    else if (inList && key === "Enter")
+      this.opened.element.focus({ preventScroll: true });
+    else if (inList && (key === "Home" || key === "End"))
+      this.choose(
+        Number(this.elements().at(key === "Home" ? 0 : -1)?.dataset.position),
+      );
+    else if (arrowStep(key) !== 0 && !target.closest("summary, .mw-scroll"))
+      this.go(this.stepOf(key));
     else return;
     event.preventDefault();
     if (inList && key !== "Enter") this.current()?.focus({ preventScroll: true });
@@ -672,13 +859,20 @@ function bytesIn(buffers) {
  */
 function byFilter({ flagged, found, flaggedOnly, missed, leftAlone }) {
   return {
-    flagged, found, "flagged only": flaggedOnly, missed, "left alone": leftAlone, all: flagged + missed + leftAlone,
+    flagged,
+    found,
+    "flagged only": flaggedOnly,
+    missed,
+    "left alone": leftAlone,
+    all: flagged + missed + leftAlone,
   };
 }
 
 /** @param {EventTarget | null} target */
 function isWriting(target) {
-  return [HTMLTextAreaElement, HTMLInputElement, HTMLSelectElement].some((kind) => target instanceof kind);
+  return [HTMLTextAreaElement, HTMLInputElement, HTMLSelectElement].some(
+    (kind) => target instanceof kind,
+  );
 }
 
 /**

@@ -39,7 +39,8 @@ export function gaussian(mean, deviation, low, high, n) {
 export function liraRange(shadows) {
   const { fitIn, fitOut, inside, outside, target } = shadows;
   const ends = [target, ...inside, ...outside];
-  for (const [mean, deviation] of [fitIn, fitOut]) ends.push(mean - 3 * deviation, mean + 3 * deviation);
+  for (const [mean, deviation] of [fitIn, fitOut])
+    ends.push(mean - 3 * deviation, mean + 3 * deviation);
   const low = Math.min(...ends);
   const high = Math.max(...ends);
   return high > low ? [low, high] : [low - 1, high + 1];
@@ -53,20 +54,42 @@ export function liraPicture(shadows, eta) {
   const [low, high] = liraRange(shadows);
   /** @param {number} gap */
   const place = (gap) => EDGE + ((gap - low) / (high - low)) * (WIDTH - 2 * EDGE);
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} 136`, class: "mw-lira", role: "img" });
+  const picture = svg("svg", {
+    viewBox: `0 0 ${WIDTH} 136`,
+    class: "mw-lira",
+    role: "img",
+  });
   picture.setAttribute("aria-label", spoken(shadows));
-  const curves = /** @type {const} */ ([["in", shadows.fitIn], ["out", shadows.fitOut]]);
+  const curves = /** @type {const} */ ([
+    ["in", shadows.fitIn],
+    ["out", shadows.fitOut],
+  ]);
   const points = curves.map(([, [mean, sd]]) => gaussian(mean, sd, low, high, 160));
   const top = Math.max(...points.flat().map(([, density]) => density));
   curves.forEach(([side], i) => {
-    const path = points[i].map(([x, y]) => `${place(x).toFixed(1)},${(BASE - (y / top) * (BASE - HIGH)).toFixed(1)}`);
-    picture.append(svg("polyline", { class: `mw-curve mw-curve-${side}`, points: path.join(" ") }));
+    const path = points[i].map(
+      ([x, y]) =>
+        `${place(x).toFixed(1)},${(BASE - (y / top) * (BASE - HIGH)).toFixed(1)}`,
+    );
+    picture.append(
+      svg("polyline", { class: `mw-curve mw-curve-${side}`, points: path.join(" ") }),
+    );
   });
-  picture.append(svg("line", { class: "mw-axis", x1: EDGE, x2: WIDTH - EDGE, y1: BASE, y2: BASE }));
+  picture.append(
+    svg("line", { class: "mw-axis", x1: EDGE, x2: WIDTH - EDGE, y1: BASE, y2: BASE }),
+  );
   for (const tick of ticks(low, high, 7)) {
     const x = place(tick);
-    picture.append(svg("line", { class: "mw-axis", x1: x, x2: x, y1: BASE, y2: BASE + 4 }));
-    picture.append(svg("text", { class: "mw-tick", x, y: BASE + 18, "text-anchor": "middle" }, tickText(tick)));
+    picture.append(
+      svg("line", { class: "mw-axis", x1: x, x2: x, y1: BASE, y2: BASE + 4 }),
+    );
+    picture.append(
+      svg(
+        "text",
+        { class: "mw-tick", x, y: BASE + 18, "text-anchor": "middle" },
+        tickText(tick),
+      ),
+    );
   }
   const x = place(shadows.target);
   picture.append(svg("line", { class: "mw-target", x1: x, x2: x, y1: 4, y2: BASE }));
@@ -87,8 +110,15 @@ function legend(shadows, eta) {
     entry("mw-sign-target", "◆", `this model: ${fixed(shadows.target, 2)}`),
   );
   const { logLira } = shadows;
-  const ratio = logLira === null ? "none" : eta === null ? fixed(logLira, 2) : besideText(logLira, eta, 2)[0];
-  caption.append(html("span", { class: "mw-ratio" }, "log-LiRA ", html("strong", {}, ratio)));
+  const ratio =
+    logLira === null
+      ? "none"
+      : eta === null
+        ? fixed(logLira, 2)
+        : besideText(logLira, eta, 2)[0];
+  caption.append(
+    html("span", { class: "mw-ratio" }, "log-LiRA ", html("strong", {}, ratio)),
+  );
   return caption;
 }
 
@@ -98,7 +128,13 @@ function legend(shadows, eta) {
  * @param {string} text
  */
 function entry(kind, sign, text) {
-  return html("span", {}, html("span", { class: `mw-sign ${kind}`, "aria-hidden": "true" }, sign), " ", text);
+  return html(
+    "span",
+    {},
+    html("span", { class: `mw-sign ${kind}`, "aria-hidden": "true" }, sign),
+    " ",
+    text,
+  );
 }
 
 /** @param {number} n */

@@ -43,8 +43,16 @@ import { ticks, tidy } from "./numbers.js";
  */
 export function makeScores(values, counts, memorized) {
   const flaggedUpTo = cumulative(values.length, counts);
-  const scores = { values, flaggedUpTo, memorizedUpTo: null, n: flaggedUpTo.at(-1) ?? 0, memorized: 0 };
-  return memorized === null ? scores : withMemorized(scores, cumulative(values.length, memorized));
+  const scores = {
+    values,
+    flaggedUpTo,
+    memorizedUpTo: null,
+    n: flaggedUpTo.at(-1) ?? 0,
+    memorized: 0,
+  };
+  return memorized === null
+    ? scores
+    : withMemorized(scores, cumulative(values.length, memorized));
 }
 
 /**
@@ -103,7 +111,8 @@ export function countsAt(scores, tau) {
  */
 export function countsAtRank(scores, rank) {
   const flagged = rank === 0 ? 0 : scores.flaggedUpTo[rank - 1];
-  const found = rank === 0 || scores.memorizedUpTo === null ? 0 : scores.memorizedUpTo[rank - 1];
+  const found =
+    rank === 0 || scores.memorizedUpTo === null ? 0 : scores.memorizedUpTo[rank - 1];
   const missed = scores.memorized - found;
   return {
     flagged,
@@ -146,7 +155,10 @@ export function undecidedAt({ reaches, starts, values }, tau) {
     const reach = reaches[k];
     const to = starts[k + 1];
     const above = firstWhere(to, (row) => values[row] + reach > tau, starts[k]);
-    undecided += Math.max(0, firstWhere(to, (row) => values[row] - reach >= tau, above) - above);
+    undecided += Math.max(
+      0,
+      firstWhere(to, (row) => values[row] - reach >= tau, above) - above,
+    );
   }
   return undecided;
 }
@@ -176,7 +188,8 @@ export function judgedAt(scores, logLira, eta) {
   let found = 0;
   let row = 0;
   for (let rank = 0; rank < values.length; rank++) {
-    for (const end = flaggedUpTo[rank]; row < end; row++) if (logLira[row] >= eta) found += 1;
+    for (const end = flaggedUpTo[rank]; row < end; row++)
+      if (logLira[row] >= eta) found += 1;
     memorizedUpTo[rank] = found;
   }
   return withMemorized(scores, memorizedUpTo);
@@ -208,8 +221,13 @@ export function aucOf(scores) {
   const score = newcombe(area, memorized, others);
   const error = delong(scores, area);
   if (!(area > 0 && area < 1 && error > 0)) return { area, interval: score };
-  const [centre, reach] = [Math.log(area / (1 - area)), (Z95 * error) / (area * (1 - area))];
-  const [low, high] = [centre - reach, centre + reach].map((x) => 1 / (1 + Math.exp(-x)));
+  const [centre, reach] = [
+    Math.log(area / (1 - area)),
+    (Z95 * error) / (area * (1 - area)),
+  ];
+  const [low, high] = [centre - reach, centre + reach].map(
+    (x) => 1 / (1 + Math.exp(-x)),
+  );
   return { area, interval: [Math.min(score[0], low), Math.max(score[1], high)] };
 }
 
@@ -231,7 +249,9 @@ function delong({ flaggedUpTo, memorizedUpTo, n, memorized }, area) {
     ofOthers += negatives * (below - area) ** 2;
     [found, flagged] = [memorizedUpTo[rank], flaggedUpTo[rank]];
   }
-  return Math.sqrt(ofPositives / (memorized - 1) / memorized + ofOthers / (others - 1) / others);
+  return Math.sqrt(
+    ofPositives / (memorized - 1) / memorized + ofOthers / (others - 1) / others,
+  );
 }
 
 /**
@@ -246,7 +266,8 @@ function newcombe(auc, positives, negatives) {
   /** @param {number} area */
   const excluded = (area) => {
     const spread = (1 - area) / (2 - area) + area / (1 + area);
-    const variance = (area * (1 - area) * (1 + (mean - 1) * spread)) / (positives * negatives);
+    const variance =
+      (area * (1 - area) * (1 + (mean - 1) * spread)) / (positives * negatives);
     return (auc - area) ** 2 > Z95 ** 2 * variance;
   };
   /** @param {number} outside */
@@ -314,7 +335,9 @@ export function rankShareAtMost(scores, share) {
  * @param {(counts: Counts) => boolean} isTrue
  */
 function firstRank(scores, isTrue) {
-  return firstWhere(scores.values.length + 1, (rank) => isTrue(countsAtRank(scores, rank)));
+  return firstWhere(scores.values.length + 1, (rank) =>
+    isTrue(countsAtRank(scores, rank)),
+  );
 }
 
 /* ---------------------------------------------------------------- histogram and ROC */
@@ -349,7 +372,10 @@ export function symmetricLog(knee) {
  * @param {number} share
  */
 export function quantile(scores, share) {
-  const rank = firstWhere(scores.values.length, (i) => scores.flaggedUpTo[i] >= share * scores.n);
+  const rank = firstWhere(
+    scores.values.length,
+    (i) => scores.flaggedUpTo[i] >= share * scores.n,
+  );
   return scores.values[Math.min(rank, scores.values.length - 1)];
 }
 
@@ -358,7 +384,9 @@ export function quantile(scores, share) {
  * @param {Scores} scores
  */
 export function kneeFor(scores) {
-  const places = [0.1, 0.25, 0.5, 0.75, 0.9].map((share) => Math.abs(quantile(scores, share)));
+  const places = [0.1, 0.25, 0.5, 0.75, 0.9].map((share) =>
+    Math.abs(quantile(scores, share)),
+  );
   places.sort((a, b) => a - b);
   const middle = places[2] || places.find((place) => place > 0) || 1;
   return 10 ** Math.floor(Math.log10(middle));
@@ -403,13 +431,24 @@ export function histogram(scores, wanted, axis = LINEAR) {
   const bins = Math.max(1, Math.ceil(highest / width) - first);
   const ranks = new Uint32Array(bins + 1);
   for (let bin = 0; bin < bins; bin++) {
-    const isBeyond = (/** @type {number} */ i) => Math.ceil(axis.to(values[i]) / width) - 1 - first > bin;
-    ranks[bin + 1] = bin === bins - 1 ? values.length : firstWhere(values.length, isBeyond, ranks[bin]);
+    const isBeyond = (/** @type {number} */ i) =>
+      Math.ceil(axis.to(values[i]) / width) - 1 - first > bin;
+    ranks[bin + 1] =
+      bin === bins - 1
+        ? values.length
+        : firstWhere(values.length, isBeyond, ranks[bin]);
   }
   const start = first * width;
   const end = start + bins * width;
   const pad = 0.02 * (end - start) + around;
-  return { start, width, low: start - pad, high: end + pad, ranks, ...countsPerBin(scores, ranks, values.length) };
+  return {
+    start,
+    width,
+    low: start - pad,
+    high: end + pad,
+    ranks,
+    ...countsPerBin(scores, ranks, values.length),
+  };
 }
 
 /**
@@ -419,9 +458,15 @@ export function histogram(scores, wanted, axis = LINEAR) {
  * @param {number} flagged
  */
 export function countsPerBin(scores, ranks, flagged) {
-  const upTo = Array.from(ranks, (rank) => countsAtRank(scores, Math.min(rank, flagged)));
+  const upTo = Array.from(ranks, (rank) =>
+    countsAtRank(scores, Math.min(rank, flagged)),
+  );
   /** @type {(name: "found" | "flaggedOnly") => Float64Array} */
-  const each = (name) => Float64Array.from({ length: ranks.length - 1 }, (_, i) => upTo[i + 1][name] - upTo[i][name]);
+  const each = (name) =>
+    Float64Array.from(
+      { length: ranks.length - 1 },
+      (_, i) => upTo[i + 1][name] - upTo[i][name],
+    );
   return { others: each("flaggedOnly"), memorized: each("found") };
 }
 
@@ -478,7 +523,8 @@ export function axisTicks(axis, low, high, apart) {
   for (const score of candidates) {
     const place = axis.to(score);
     if (place < low || place > high) continue;
-    if (kept.every((other) => Math.abs(axis.to(other) - place) >= apart)) kept.push(tidy(score));
+    if (kept.every((other) => Math.abs(axis.to(other) - place) >= apart))
+      kept.push(tidy(score));
   }
   return kept.sort((a, b) => a - b);
 }
@@ -514,7 +560,8 @@ export function clopperPearson(successes, n, level = 0.95) {
   if (n <= 0) return null;
   const tail = (1 - level) / 2;
   const low = successes === 0 ? 0 : betaQuantile(tail, successes, n - successes + 1);
-  const high = successes === n ? 1 : betaQuantile(1 - tail, successes + 1, n - successes);
+  const high =
+    successes === n ? 1 : betaQuantile(1 - tail, successes + 1, n - successes);
   return [low, high];
 }
 
@@ -533,7 +580,9 @@ function betaQuantile(p, a, b) {
     const excess = betaCdf(x, a, b, logBeta) - p;
     if (excess > 0) high = x;
     else low = x;
-    const density = Math.exp((a - 1) * Math.log(x) + (b - 1) * Math.log1p(-x) - logBeta);
+    const density = Math.exp(
+      (a - 1) * Math.log(x) + (b - 1) * Math.log1p(-x) - logBeta,
+    );
     let next = x - excess / density;
     if (!(next > low && next < high)) next = (low + high) / 2;
     if (Math.abs(next - x) <= 1e-13 * x) return next;

@@ -60,7 +60,10 @@ export function errorText(error, digits) {
  */
 export function besideText(value, threshold, digits = 1) {
   for (let shown = digits; ; shown++) {
-    const texts = [value.toFixed(shown), String(Number(threshold.toPrecision(4 + shown)))];
+    const texts = [
+      value.toFixed(shown),
+      String(Number(threshold.toPrecision(4 + shown))),
+    ];
     const told = Number(texts[0]) >= Number(texts[1]) === value >= threshold;
     if (told || shown === 20) return [fixed(value, shown), texts[1].replace("-", "−")];
   }
@@ -80,9 +83,12 @@ export function whole(x) {
 export function rateText(rate) {
   if (rate === null || Number.isNaN(rate)) return "–";
   const rest = 1 - rate;
-  if (rate > 0 && rate < 0.01) return rate < 0.0001 ? "< 0.0001" : String(Number(rate.toPrecision(1)));
+  if (rate > 0 && rate < 0.01)
+    return rate < 0.0001 ? "< 0.0001" : String(Number(rate.toPrecision(1)));
   if (rest > 0 && rest < 0.005) {
-    return rest < 0.0001 ? "> 0.9999" : String(1 - Number(rest.toPrecision(1))).slice(0, 6);
+    return rest < 0.0001
+      ? "> 0.9999"
+      : String(1 - Number(rest.toPrecision(1))).slice(0, 6);
   }
   return rate.toFixed(2);
 }
@@ -108,7 +114,12 @@ export function estimateText([rate, ...interval]) {
  * @param {number} share
  */
 export function percent(share) {
-  const many = share > 0 && share < 0.005 ? "< 1" : share > 0.995 && share < 1 ? "> 99" : Math.round(100 * share);
+  const many =
+    share > 0 && share < 0.005
+      ? "< 1"
+      : share > 0.995 && share < 1
+        ? "> 99"
+        : Math.round(100 * share);
   return `${many} %`.replaceAll(" ", "\u00a0");
 }
 
@@ -122,7 +133,10 @@ export function scoreText(score, step) {
   const digits = Math.max(0, 1 - Math.floor(Math.log10(step || 1)));
   if (digits <= 7 && size < 1e6) return fixed(score, digits);
   if (score === 0) return "0";
-  return score.toExponential(3).replace(/\.?0*e\+?/, "e").replaceAll("-", "−");
+  return score
+    .toExponential(3)
+    .replace(/\.?0*e\+?/, "e")
+    .replaceAll("-", "−");
 }
 
 /** @param {number} tick */

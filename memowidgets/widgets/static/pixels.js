@@ -5,7 +5,20 @@ import { html } from "./dom.js";
 /** @typedef {import("./messages.js").Image} Image */
 
 const HEADER = 122; // bytes before the pixels of a bitmap file
-const FORMAT = [1 | (32 << 16), 3, 0, 0, 0, 0, 0, 0xff, 0xff00, 0xff0000, 0xff000000, 0x73524742]; // 32 bits a pixel, sRGB
+const FORMAT = [
+  1 | (32 << 16),
+  3,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0xff,
+  0xff00,
+  0xff0000,
+  0xff000000,
+  0x73524742,
+]; // 32 bits a pixel, sRGB
 
 /**
  * Returns an element for each image, as wide and high as its pixels times the zoom that fills the room: a
@@ -20,7 +33,13 @@ export function pictures(images, bytes, room, kind = "") {
   const down = images.reduce((sum, { height }) => sum + height, 0);
   const file = new Uint8Array(HEADER + 4 * across * down);
   file.set([0x42, 0x4d]);
-  file.set(new Uint8Array(Int32Array.of(file.length, 0, HEADER, HEADER - 14, across, -down, ...FORMAT).buffer), 2);
+  file.set(
+    new Uint8Array(
+      Int32Array.of(file.length, 0, HEADER, HEADER - 14, across, -down, ...FORMAT)
+        .buffer,
+    ),
+    2,
+  );
   let top = 0;
   const elements = images.map((image) => {
     const { height, width } = image;
@@ -38,9 +57,13 @@ export function pictures(images, bytes, room, kind = "") {
     top += height;
     return element;
   });
-  const { toBase64 = () => btoa(Array.from(file, (byte) => String.fromCharCode(byte)).join("")) } = /** @type {any} */ (file);
+  const {
+    toBase64 = () =>
+      btoa(Array.from(file, (byte) => String.fromCharCode(byte)).join("")),
+  } = /** @type {any} */ (file);
   const shown = `url(data:image/bmp;base64,${toBase64.call(file)})`;
-  if (kind === "") for (const element of elements) element.style.backgroundImage = shown;
+  if (kind === "")
+    for (const element of elements) element.style.backgroundImage = shown;
   return { elements, style: `.${kind} { background-image: ${shown}; }` };
 }
 
@@ -54,7 +77,11 @@ export function pictures(images, bytes, room, kind = "") {
 export function copyPixels({ offset, height, width, channels }, bytes, to, across) {
   const [green, blue] = channels < 3 ? [0, 0] : [1, 2];
   for (let row = 0, from = offset; row < height; row++) {
-    for (let at = 4 * across * row, end = at + 4 * width; at < end; at += 4, from += channels) {
+    for (
+      let at = 4 * across * row, end = at + 4 * width;
+      at < end;
+      at += 4, from += channels
+    ) {
       to[at] = bytes[from];
       to[at + 1] = bytes[from + green];
       to[at + 2] = bytes[from + blue];

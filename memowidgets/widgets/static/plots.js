@@ -1,7 +1,15 @@
 /** The two plots of the τ explorer: drawn when their data change, moved when τ does. */
 
 import { setAttributes, svg } from "./dom.js";
-import { axisTicks, countsPerBin, decadesFor, histogram, LINEAR, ratePosition, rocPoints } from "./maths.js";
+import {
+  axisTicks,
+  countsPerBin,
+  decadesFor,
+  histogram,
+  LINEAR,
+  ratePosition,
+  rocPoints,
+} from "./maths.js";
 import { rateText, tickText, whole } from "./numbers.js";
 
 /** @typedef {import("./maths.js").Axis} Axis */
@@ -36,7 +44,13 @@ export class HistogramPlot {
     this.knob = svg("circle", { r: 7, class: "mw-tau-knob" });
     this.tau = svg("g", {}, this.stem, this.knob);
     this.element.append(
-      this.region, this.lines, this.others.element, this.memorized.element, this.presets, this.tau, this.names,
+      this.region,
+      this.lines,
+      this.others.element,
+      this.memorized.element,
+      this.presets,
+      this.tau,
+      this.names,
     );
     /** @type {Histogram | null} */
     this.bins = null;
@@ -62,16 +76,38 @@ export class HistogramPlot {
   draw(scores, axis, title, positives, marks) {
     const frame = frameOf(this.element, { left: 8, right: 8, top: 20, bottom: 36 });
     const bins = histogram(scores, Math.max(8, Math.floor(frame.width / COLUMN)), axis);
-    Object.assign(this, { frame, axis, bins, low: bins.low, high: bins.high, rank: -1 });
-    this.marks = marks.filter(({ tau }) => axis.to(tau) >= bins.low && axis.to(tau) <= bins.high);
+    Object.assign(this, {
+      frame,
+      axis,
+      bins,
+      low: bins.low,
+      high: bins.high,
+      rank: -1,
+    });
+    this.marks = marks.filter(
+      ({ tau }) => axis.to(tau) >= bins.low && axis.to(tau) <= bins.high,
+    );
     const known = scores.memorizedUpTo !== null;
     const line = known ? frame.top + 0.5 * frame.height : frame.bottom;
     this.memorized.fit(bins.memorized, line, known ? frame.height / 2 - 14 : 0, -1);
-    this.others.fit(bins.others, line, known ? frame.height / 2 - 14 : frame.height - 16, known ? 1 : -1);
+    this.others.fit(
+      bins.others,
+      line,
+      known ? frame.height / 2 - 14 : frame.height - 16,
+      known ? 1 : -1,
+    );
     this.lines.replaceChildren(
       ...this.scoreTicks(),
       svg("line", { x1: frame.left, x2: frame.right, y1: line, y2: line }),
-      svg("text", { x: (frame.left + frame.right) / 2, y: frame.bottom + 33, class: "mw-axis-title" }, `${title} (low = at risk)`),
+      svg(
+        "text",
+        {
+          x: (frame.left + frame.right) / 2,
+          y: frame.bottom + 33,
+          class: "mw-axis-title",
+        },
+        `${title} (low = at risk)`,
+      ),
     );
     const alike = known && this.others.dots && this.memorized.dots;
     const name = (/** @type {number} */ y, /** @type {string} */ text, kind = "") =>
@@ -79,14 +115,24 @@ export class HistogramPlot {
     const below = known ? `not ${positives}` : "samples";
     const top = frame.top + 11;
     this.names.replaceChildren(
-      ...(known ? [name(top, `${positives}, ${this.memorized.scale}`, "mw-side-memorized")] : []),
-      name(known ? frame.bottom - 4 : top, alike ? below : `${below}, ${this.others.scale}`),
+      ...(known
+        ? [name(top, `${positives}, ${this.memorized.scale}`, "mw-side-memorized")]
+        : []),
+      name(
+        known ? frame.bottom - 4 : top,
+        alike ? below : `${below}, ${this.others.scale}`,
+      ),
     );
-    this.presets.replaceChildren(...this.marks.map((mark) => {
-      const path = svg("path", { class: "mw-preset", d: `M${this.x(axis.to(mark.tau)).toFixed(1)} ${frame.bottom}l-4 7h8z` });
-      path.append(svg("title", {}, mark.label));
-      return path;
-    }));
+    this.presets.replaceChildren(
+      ...this.marks.map((mark) => {
+        const path = svg("path", {
+          class: "mw-preset",
+          d: `M${this.x(axis.to(mark.tau)).toFixed(1)} ${frame.bottom}l-4 7h8z`,
+        });
+        path.append(svg("title", {}, mark.label));
+        return path;
+      }),
+    );
     setAttributes(this.region, { x: frame.left, y: frame.top, height: frame.height });
     setAttributes(this.stem, { y1: frame.top - 6, y2: frame.bottom });
     setAttributes(this.knob, { cy: frame.top - 10 });
@@ -95,18 +141,34 @@ export class HistogramPlot {
   scoreTicks() {
     const { frame, axis } = this;
     const pixel = (this.high - this.low) / frame.width;
-    const wide = axisTicks(axis, this.low, this.high, pixel * (axis === LINEAR ? 70 : 54));
-    const found = wide.length > 2 ? wide : axisTicks(axis, this.low, this.high, pixel * 48);
+    const wide = axisTicks(
+      axis,
+      this.low,
+      this.high,
+      pixel * (axis === LINEAR ? 70 : 54),
+    );
+    const found =
+      wide.length > 2 ? wide : axisTicks(axis, this.low, this.high, pixel * 48);
     return found.map((tick) => {
-      const x = Math.min(frame.right - 4, Math.max(frame.left + 8, this.x(axis.to(tick))));
-      return svg("text", { x, y: frame.bottom + 18, "text-anchor": "middle" }, tickText(tick));
+      const x = Math.min(
+        frame.right - 4,
+        Math.max(frame.left + 8, this.x(axis.to(tick))),
+      );
+      return svg(
+        "text",
+        { x, y: frame.bottom + 18, "text-anchor": "middle" },
+        tickText(tick),
+      );
     });
   }
 
   /** @param {number} place  on the axis */
   x(place) {
     const inside = Math.min(this.high, Math.max(this.low, place));
-    return this.frame.left + ((inside - this.low) / (this.high - this.low)) * this.frame.width;
+    return (
+      this.frame.left +
+      ((inside - this.low) / (this.high - this.low)) * this.frame.width
+    );
   }
 
   /**
@@ -122,7 +184,8 @@ export class HistogramPlot {
 
   /** @param {number} x */
   markAt(x) {
-    const away = (/** @type {Mark} */ mark) => Math.abs(this.x(this.axis.to(mark.tau)) - x);
+    const away = (/** @type {Mark} */ mark) =>
+      Math.abs(this.x(this.axis.to(mark.tau)) - x);
     const [nearest] = [...this.marks].sort((a, b) => away(a) - away(b));
     return nearest !== undefined && away(nearest) <= SNAP ? nearest : null;
   }
@@ -135,7 +198,8 @@ export class HistogramPlot {
    */
   move(scores, tau, rank) {
     const { frame, bins } = this;
-    if (bins !== null && rank !== this.rank) this.mark(countsPerBin(scores, bins.ranks, rank));
+    if (bins !== null && rank !== this.rank)
+      this.mark(countsPerBin(scores, bins.ranks, rank));
     this.rank = rank;
     const x = this.x(this.axis.to(tau));
     setAttributes(this.region, { width: Math.max(0, x - frame.left) });
@@ -147,7 +211,9 @@ export class HistogramPlot {
   mark(flagged) {
     const { bins } = this;
     if (bins === null) return;
-    const edges = Float64Array.from(bins.ranks, (_, i) => this.x(bins.start + i * bins.width));
+    const edges = Float64Array.from(bins.ranks, (_, i) =>
+      this.x(bins.start + i * bins.width),
+    );
     this.others.draw(edges, bins.others, flagged.others);
     this.memorized.draw(edges, bins.memorized, flagged.memorized);
   }
@@ -166,7 +232,13 @@ class Side {
     this.left = svg("path", { class: "mw-left" });
     this.hollow = svg("path", { class: "mw-hollow" });
     this.flagged = svg("path", { class: "mw-flagged" });
-    this.element = svg("g", { class: `mw-side mw-side-${kind}` }, this.left, this.hollow, this.flagged);
+    this.element = svg(
+      "g",
+      { class: `mw-side mw-side-${kind}` },
+      this.left,
+      this.hollow,
+      this.flagged,
+    );
     this.line = this.sign = this.pitch = 0;
     this.dots = true;
     this.scale = "";
@@ -181,13 +253,19 @@ class Side {
   fit(counts, line, room, sign) {
     const top = Math.max(1, ...counts);
     this.pitch = Math.min(this.size, room / top);
-    this.dots = counts.reduce((sum, count) => sum + count, 0) <= this.most && this.pitch >= SMALLEST;
+    this.dots =
+      counts.reduce((sum, count) => sum + count, 0) <= this.most &&
+      this.pitch >= SMALLEST;
     if (!this.dots) this.pitch = room / top;
     this.scale = this.dots ? "one dot each" : `the highest bar is ${whole(top)}`;
     Object.assign(this, { line, sign });
-    this.element.setAttribute("class", `${this.element.getAttribute("class")?.replace(/ mw-as-\w+/, "")} mw-as-${this.dots ? "dots" : "bars"}`);
+    this.element.setAttribute(
+      "class",
+      `${this.element.getAttribute("class")?.replace(/ mw-as-\w+/, "")} mw-as-${this.dots ? "dots" : "bars"}`,
+    );
     const wide = this.dots ? Math.max(2.2, Math.min(this.pitch, COLUMN) - 0.4) : null;
-    for (const path of [this.left, this.flagged]) setAttributes(path, { "stroke-width": wide });
+    for (const path of [this.left, this.flagged])
+      setAttributes(path, { "stroke-width": wide });
     setAttributes(this.hollow, { "stroke-width": wide && Math.max(0.8, wide - 2.4) });
   }
 
@@ -200,7 +278,8 @@ class Side {
     let [dark, light] = ["", ""];
     for (let i = 0; i < counts.length; i++) {
       if (flagged[i] > 0) dark += this.column(edges[i], edges[i + 1], 0, flagged[i]);
-      if (counts[i] > flagged[i]) light += this.column(edges[i], edges[i + 1], flagged[i], counts[i]);
+      if (counts[i] > flagged[i])
+        light += this.column(edges[i], edges[i + 1], flagged[i], counts[i]);
     }
     this.flagged.setAttribute("d", dark);
     this.left.setAttribute("d", light);
@@ -241,8 +320,15 @@ export class RocPlot {
     this.area = svg("text", { class: "mw-auc", "text-anchor": "end" });
     this.areaInterval = svg("text", { class: "mw-auc-interval", "text-anchor": "end" });
     this.element.append(
-      this.lines, this.chance, this.curve, this.area, this.areaInterval, this.cross, this.point,
-      this.fpr, this.tpr,
+      this.lines,
+      this.chance,
+      this.curve,
+      this.area,
+      this.areaInterval,
+      this.cross,
+      this.point,
+      this.fpr,
+      this.tpr,
     );
     this.frame = EMPTY;
     this.xDecades = 0;
@@ -263,20 +349,31 @@ export class RocPlot {
     this.points = this.pointsOf(scores);
     const { left, right, top, bottom } = frame;
     this.lines.replaceChildren(
-      svg("path", { class: "mw-box", d: `M${left} ${top}H${right}V${bottom}H${left}z` }),
+      svg("path", {
+        class: "mw-box",
+        d: `M${left} ${top}H${right}V${bottom}H${left}z`,
+      }),
       ...decades(this.xDecades).flatMap((rate) => {
         const x = this.x(rate);
         const name = svg("text", { x: x + 2, y: bottom - 3 }, String(rate));
-        return [svg("line", { x1: x, x2: x, y1: top, y2: bottom, class: "mw-grid" }), name];
+        return [
+          svg("line", { x1: x, x2: x, y1: top, y2: bottom, class: "mw-grid" }),
+          name,
+        ];
       }),
       ...decades(this.yDecades).flatMap((rate) => {
         const y = this.y(rate);
         const name = svg("text", { x: left + 2, y: y - 2 }, String(rate));
-        return [svg("line", { x1: left, x2: right, y1: y, y2: y, class: "mw-grid" }), name];
+        return [
+          svg("line", { x1: left, x2: right, y1: y, y2: y, class: "mw-grid" }),
+          name,
+        ];
       }),
     );
     setAttributes(this.fpr, { x: (left + right) / 2, y: bottom + 15 });
-    setAttributes(this.tpr, { transform: `translate(14 ${(top + bottom) / 2}) rotate(-90)` });
+    setAttributes(this.tpr, {
+      transform: `translate(14 ${(top + bottom) / 2}) rotate(-90)`,
+    });
     setAttributes(this.area, { x: right - 4, y: bottom - (log ? 34 : 20) });
     setAttributes(this.areaInterval, { x: right - 4, y: bottom - (log ? 20 : 6) });
     this.chance.setAttribute("d", this.path(chanceRates(log)));
@@ -285,7 +382,11 @@ export class RocPlot {
 
   /** @param {Scores} scores */
   pointsOf(scores) {
-    return rocPoints(scores, (fpr) => this.x(fpr), (tpr) => this.y(tpr));
+    return rocPoints(
+      scores,
+      (fpr) => this.x(fpr),
+      (tpr) => this.y(tpr),
+    );
   }
 
   /** @param {number} fpr */
@@ -301,7 +402,10 @@ export class RocPlot {
   /** @param {{fpr: number, tpr: number}[]} points */
   path(points) {
     return points
-      .map(({ fpr, tpr }, i) => `${i === 0 ? "M" : "L"}${this.x(fpr).toFixed(2)} ${this.y(tpr).toFixed(2)}`)
+      .map(
+        ({ fpr, tpr }, i) =>
+          `${i === 0 ? "M" : "L"}${this.x(fpr).toFixed(2)} ${this.y(tpr).toFixed(2)}`,
+      )
       .join("");
   }
 
@@ -311,8 +415,11 @@ export class RocPlot {
    * @param {number} y
    */
   tauAt(x, y) {
-    const away = (/** @type {RocPoint} */ { fpr, tpr }) => (this.x(fpr) - x) ** 2 + (this.y(tpr) - y) ** 2;
-    return this.points.reduce((best, point) => (away(point) < away(best) ? point : best)).tau;
+    const away = (/** @type {RocPoint} */ { fpr, tpr }) =>
+      (this.x(fpr) - x) ** 2 + (this.y(tpr) - y) ** 2;
+    return this.points.reduce((best, point) =>
+      away(point) < away(best) ? point : best,
+    ).tau;
   }
 
   /**
@@ -326,7 +433,10 @@ export class RocPlot {
     setAttributes(this.point, { cx: x, cy: y });
     const [left, right] = (across ?? [fpr, fpr]).map((rate) => this.x(rate).toFixed(1));
     const [low, high] = (along ?? [tpr, tpr]).map((rate) => this.y(rate).toFixed(1));
-    this.cross.setAttribute("d", `M${left} ${y.toFixed(1)}H${right}M${x.toFixed(1)} ${low}V${high}`);
+    this.cross.setAttribute(
+      "d",
+      `M${left} ${y.toFixed(1)}H${right}M${x.toFixed(1)} ${low}V${high}`,
+    );
     this.fpr.textContent = `FPR ${rateText(fpr)}`;
     this.tpr.textContent = `TPR ${rateText(tpr)}`;
   }
@@ -357,7 +467,9 @@ function frameOf(plot, margin) {
 
 /** Round rates inside a log axis. @param {number} count  of decades; 0: the axis is linear */
 function decades(count) {
-  return Array.from({ length: Math.max(0, count - 1) }, (_, i) => Number((10 ** -(i + 1)).toPrecision(3)));
+  return Array.from({ length: Math.max(0, count - 1) }, (_, i) =>
+    Number((10 ** -(i + 1)).toPrecision(3)),
+  );
 }
 
 /** @param {boolean} log */

@@ -4,7 +4,8 @@ import { download } from "./decide.js";
 import { bytesOf, html, KERNEL_GONE, menu, tell } from "./dom.js";
 
 const WORKING = "Writing the report …";
-const LINK = "The address of this page holds checkpoint, layer, score, τ, η, the scores compared, filter, sort, page and the opened sample's position; no sample's id and no token.";
+const LINK =
+  "The address of this page holds checkpoint, layer, score, τ, η, the scores compared, filter, sort, page and the opened sample's position; no sample's id and no token.";
 
 /**
  * Returns an address without a token, wherever it has one.
@@ -29,11 +30,28 @@ export class Share {
     /** @type {string[]} */
     const offered = model.get("_share") ?? [];
     this.said = html("p", { class: "mw-sharing-said", role: "status" });
-    this.text = html("textarea", { class: "mw-words", rows: 4, readonly: "", hidden: true, "aria-label": "to copy" });
+    this.text = html("textarea", {
+      class: "mw-words",
+      rows: 4,
+      readonly: "",
+      hidden: true,
+      "aria-label": "to copy",
+    });
     this.report = this.action("Save the report (HTML)", "report", offered);
     this.python = this.action("Copy as Python", "python", offered);
-    this.link = html("button", { type: "button", class: "mw-button", title: LINK, hidden: true }, "Copy a link");
-    this.element = menu("Share", this.report, this.python, this.link, this.said, this.text);
+    this.link = html(
+      "button",
+      { type: "button", class: "mw-button", title: LINK, hidden: true },
+      "Copy a link",
+    );
+    this.element = menu(
+      "Share",
+      this.report,
+      this.python,
+      this.link,
+      this.said,
+      this.text,
+    );
     this.element.classList.add("mw-sharing");
     this.element.hidden = offered.length === 0;
     ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
@@ -75,7 +93,8 @@ export class Share {
     if (content.type !== "shared" || content.request !== this.name) return;
     this.said.textContent = content.text;
     if (content.code !== undefined) this.copy(content.code);
-    if (content.file !== undefined) download(content.file, bytesOf(buffers[0]), "text/html");
+    if (content.file !== undefined)
+      download(content.file, bytesOf(buffers[0]), "text/html");
   }
 
   /** @param {string} text */
@@ -87,7 +106,8 @@ export class Share {
       await navigator.clipboard.writeText(text);
       this.said.textContent = "Copied.";
     } catch {
-      this.said.textContent = "The browser does not let this page copy: copy it from here.";
+      this.said.textContent =
+        "The browser does not let this page copy: copy it from here.";
     }
   }
 }

@@ -31,11 +31,13 @@ export function unpack(wire) {
   const shared = unsigned(wire.shared, wire.n_shared);
   const ties = unsigned(wire.ties, wire.n_shared);
   const counts = shared.length > 0 ? new Uint32Array(values.length).fill(1) : null;
-  for (let i = 0; i < shared.length; i++) if (counts !== null) counts[shared[i]] = ties[i];
+  for (let i = 0; i < shared.length; i++)
+    if (counts !== null) counts[shared[i]] = ties[i];
   const scores = makeScores(values, counts, null);
-  const bounds = wire.levels && wire.codes
-    ? boundsOf(scores, floats(wire.levels, true), unsigned(wire.codes, scores.n))
-    : null;
+  const bounds =
+    wire.levels && wire.codes
+      ? boundsOf(scores, floats(wire.levels, true), unsigned(wire.codes, scores.n))
+      : null;
   return {
     version: wire.version,
     scores,
@@ -59,9 +61,13 @@ export function unpack(wire) {
  */
 export function unpackTruth(data, wire) {
   if (!wire.bits || !wire.of_shared) return withMemorized(data.scores, null);
-  const memorizedAt = unpackBits(new Uint8Array(bytesOf(wire.bits)), data.scores.values.length);
+  const memorizedAt = unpackBits(
+    new Uint8Array(bytesOf(wire.bits)),
+    data.scores.values.length,
+  );
   const ofShared = unsigned(wire.of_shared, data.shared.length);
-  for (let i = 0; i < data.shared.length; i++) memorizedAt[data.shared[i]] = ofShared[i];
+  for (let i = 0; i < data.shared.length; i++)
+    memorizedAt[data.shared[i]] = ofShared[i];
   return withMemorized(data.scores, cumulative(memorizedAt.length, memorizedAt));
 }
 

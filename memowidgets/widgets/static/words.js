@@ -1,14 +1,17 @@
 /** The sentences and names of the page that say something of samples, scores or the kernel, each with one spelling. */
 
-export const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
+export const OPTIMISTIC =
+  "This τ was chosen on the samples it is measured on: its rates are optimistic.";
 export const TIED = "Samples that tie are flagged together or not at all.";
 /** Where two AUCs would be compared. */
-export const NO_OTHERS = "Without samples that are known to be memorised, and others that are not, nobody can say which score finds more.";
+export const NO_OTHERS =
+  "Without samples that are known to be memorised, and others that are not, nobody can say which score finds more.";
 export const NO_LAYER = "This score is the same at every layer";
 export const BEST = "best time to predict";
 export const LAST = "last layer";
 /** Where the ROC would be. */
-export const UNCHECKED = "Nobody has checked yet. Shadow models, trained on other halves of the data, say which of these samples are memorised, and draw the ROC here.";
+export const UNCHECKED =
+  "Nobody has checked yet. Shadow models, trained on other halves of the data, say which of these samples are memorised, and draw the ROC here.";
 export const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";
 
 /** Each filter's word and what it shows. The last two have no tab unless they are chosen. */
@@ -27,6 +30,8 @@ export const WITHOUT_TAB = ["left alone", "on the line"];
 export const ONION =
   "Once this sample is removed and the model trained again, others near it may be memorised that are safe now " +
   "(Carlini et al. 2022): audit again on what is left, and compare how many samples a model memorises.";
-export const PREDICTED = "Whether it will be memorised is a prediction. Models trained on other samples would show it.";
-export const MEMORIZED = "Models that trained on it are surer of its label than models that did not, so who has it can tell that it was in the training data.";
+export const PREDICTED =
+  "Whether it will be memorised is a prediction. Models trained on other samples would show it.";
+export const MEMORIZED =
+  "Models that trained on it are surer of its label than models that did not, so who has it can tell that it was in the training data.";
 export const NOT_MEMORIZED = "With it or without it, models answer much the same.";

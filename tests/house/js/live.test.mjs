@@ -11,7 +11,12 @@ const { countsAt } = await load("memowidgets/widgets/static/maths.js");
 
 test("a view counts equal scores once each, whoever is memorised", () => {
   const scores = Float32Array.of(0.5, -1, 0.5, 2, -1, 0.5);
-  const view = { title: "t", scores: new Uint8Array(scores.buffer), wide: false, errors: null };
+  const view = {
+    title: "t",
+    scores: new Uint8Array(scores.buffer),
+    wide: false,
+    errors: null,
+  };
   const wire = wireOf(view, [5, 5, 0, 0, 0, 5], [0, 12], 1);
   assert.deepEqual([...wire.data.values], [-1, 0.5, 2]);
   assert.deepEqual([...wire.data.ties], [2, 3]);
@@ -23,14 +28,26 @@ test("a view counts equal scores once each, whoever is memorised", () => {
 });
 
 test("of what an address says the good is used, and the rest named", () => {
-  const valid = { tau: isNumber, filter: (value) => value === "found", selected: () => false };
+  const valid = {
+    tau: isNumber,
+    filter: (value) => value === "found",
+    selected: () => false,
+  };
   const said = { tau: 0.5, filter: "found", selected: 9, eta: [1], ["__proto__x"]: 1 };
   const { state, problems } = usable(JSON.stringify(said), valid);
   assert.deepEqual(state, { tau: 0.5, filter: "found" });
   assert.equal(problems.length, 3);
   assert.match(problems[0], /no sample at position 9/);
   const none = { state: {}, problems: ["it is no state of a dashboard"] };
-  for (const text of ["{", "[]", "1", "null", "[".repeat(3000), `{"a":${"9".repeat(5000)}}`, "NaN"]) {
+  for (const text of [
+    "{",
+    "[]",
+    "1",
+    "null",
+    "[".repeat(3000),
+    `{"a":${"9".repeat(5000)}}`,
+    "NaN",
+  ]) {
     assert.deepEqual(usable(text, valid), none, text.slice(0, 20));
   }
 });

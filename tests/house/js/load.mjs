@@ -7,7 +7,9 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "memowidgets-site-"));
-const rooms = ["report", "teaching", "widgets"].map((room) => join("memowidgets", room, "static"));
+const rooms = ["report", "teaching", "widgets"].map((room) =>
+  join("memowidgets", room, "static"),
+);
 for (const place of [join("docs", "live"), ...rooms]) {
   cpSync(join(root, place), join(folder, place), { recursive: true });
 }

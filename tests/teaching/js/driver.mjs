@@ -3,14 +3,25 @@ import { createInterface } from "node:readline";
 
 import { load } from "../../house/js/load.mjs";
 
-const names = ["chance", "psmi_maths", "lira_maths", "lira_fit", "theorem_maths", "watch_maths"];
+const names = [
+  "chance",
+  "psmi_maths",
+  "lira_maths",
+  "lira_fit",
+  "theorem_maths",
+  "watch_maths",
+];
 const modules = names.map((name) => load(`memowidgets/teaching/static/${name}.js`));
 const [chance, psmi, lira, fit, theorem, watch] = await Promise.all(modules);
 
 function cloud({ points, labels }) {
   const flat = Float64Array.from(points.flat());
   const classes = Uint8Array.from(labels);
-  return { flat, classes, fitted: psmi.classesOf(flat, classes, Math.max(...labels) + 1) };
+  return {
+    flat,
+    classes,
+    fitted: psmi.classesOf(flat, classes, Math.max(...labels) + 1),
+  };
 }
 
 const answers = {
@@ -32,7 +43,11 @@ const answers = {
   },
   deep: ({ selected, dimension, ...given }) => {
     const { flat, classes, fitted } = cloud(given);
-    const work = psmi.inDimensions({ points: flat, labels: classes, selected }, fitted, dimension);
+    const work = psmi.inDimensions(
+      { points: flat, labels: classes, selected },
+      fitted,
+      dimension,
+    );
     let step = work.next();
     while (!step.done) step = work.next();
     return { ...step.value, rows: [...psmi.lifted(flat, fitted, dimension)] };
@@ -41,26 +56,55 @@ const answers = {
     const draws = lira.drawsOf(seed);
     const laws = [lira.OUT_MEAN + effect, lira.OUT_MEAN];
     const units = [draws.inside, draws.outside];
-    const redraw = (k) => units.map((unit, side) =>
-      lira.stretched(lira.sideOf(unit, k * lira.SIDE, counts[side]), laws[side], spread));
+    const redraw = (k) =>
+      units.map((unit, side) =>
+        lira.stretched(
+          lira.sideOf(unit, k * lira.SIDE, counts[side]),
+          laws[side],
+          spread,
+        ),
+      );
     const sides = redraw(0);
     const own = fit.estimatesFor(sides, lira.othersSquares(draws, counts));
     const ratio = (variance, pair) =>
-      lira.logRatio(gap, ...["in", "out"].map((side, i) => (
-        { mean: pair[i].mean, variance: lira.varianceOf(own[variance][side], pair[i], own.least) })));
-    const gaps = (k) => units.map((unit, side) =>
-      [...unit.subarray(k * lira.SIDE, k * lira.SIDE + counts[side])].map((z) => laws[side] + spread * z));
-    const others = counts.map((count, side) => Array.from({ length: lira.OTHERS }, (_, i) =>
-      [...draws.others.subarray((side * lira.OTHERS + i) * lira.SIDE).subarray(0, count)]));
+      lira.logRatio(
+        gap,
+        ...["in", "out"].map((side, i) => ({
+          mean: pair[i].mean,
+          variance: lira.varianceOf(own[variance][side], pair[i], own.least),
+        })),
+      );
+    const gaps = (k) =>
+      units.map((unit, side) =>
+        [...unit.subarray(k * lira.SIDE, k * lira.SIDE + counts[side])].map(
+          (z) => laws[side] + spread * z,
+        ),
+      );
+    const others = counts.map((count, side) =>
+      Array.from({ length: lira.OTHERS }, (_, i) => [
+        ...draws.others
+          .subarray((side * lira.OTHERS + i) * lira.SIDE)
+          .subarray(0, count),
+      ]),
+    );
     const redraws = Array.from({ length: lira.REDRAWS }, (_, k) => k + 1);
     return {
       others,
       gaps: [0, ...redraws].map(gaps),
-      found: Object.fromEntries(lira.VARIANCES.map((name) => {
-        const value = ratio(name, sides);
-        const error = fit.errorOf(gap, sides, own[name], own.least, value);
-        return [name, { ratio: value, error, redraws: redraws.map((k) => ratio(name, redraw(k))) }];
-      })),
+      found: Object.fromEntries(
+        lira.VARIANCES.map((name) => {
+          const value = ratio(name, sides);
+          const error = fit.errorOf(gap, sides, own[name], own.least, value);
+          return [
+            name,
+            {
+              ratio: value,
+              error,
+              redraws: redraws.map((k) => ratio(name, redraw(k))),
+            },
+          ];
+        }),
+      ),
     };
   },
   watch: ({ n, width, epochs, seed }) => {
@@ -73,9 +117,13 @@ const answers = {
     const { gaps, losses, states } = self.found;
     const directions = psmi.directionsFor(width, watch.DIRECTIONS);
     return {
-      points: [...data.points], labels: [...data.labels], wrong: [...data.wrong],
+      points: [...data.points],
+      labels: [...data.labels],
+      wrong: [...data.wrong],
       weights: [...watch.begin(width, 3, seed).weights],
-      gaps: [...gaps], losses: [...losses], states: [...states],
+      gaps: [...gaps],
+      losses: [...losses],
+      states: [...states],
       directions: [...directions],
       psmi: [...psmi.psmiOfRows(states, data.labels, 3, directions)],
       members: watch.membersOf(n, [0, 3, 4], seed).map((row) => [...row]),
@@ -85,7 +133,12 @@ const answers = {
     const samples = theorem.roomFor(n);
     theorem.sample(theorem.worldOf(n, seed), mixture, samples);
     const found = new Float64Array(n);
-    theorem.psmiOf(samples, mixture.dimension, theorem.directionsFor(mixture.dimension), found);
+    theorem.psmiOf(
+      samples,
+      mixture.dimension,
+      theorem.directionsFor(mixture.dimension),
+      found,
+    );
     return {
       psmi: [...found],
       labels: [...samples.labels],

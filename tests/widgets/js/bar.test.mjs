@@ -7,7 +7,12 @@ const { addressWith, textInAddress } = await load("bar");
 const share = await load("share");
 
 test("an address carries a state there and back", () => {
-  const state = { tau: -0.125, filter: "flagged only", sort: "score:a&b=c#d", layer: "η" };
+  const state = {
+    tau: -0.125,
+    filter: "flagged only",
+    sort: "score:a&b=c#d",
+    layer: "η",
+  };
   const address = addressWith("", state);
   assert.match(address, /^#memowidgets=[^&#]+$/);
   assert.deepEqual(JSON.parse(textInAddress(address)), state);
@@ -28,5 +33,10 @@ test("an address without a state, or a broken one, is no error", () => {
 
 test("a link holds no token", () => {
   const { withoutToken } = share;
-  assert.equal(withoutToken("http://" + "u:p@" + "127.0.0.1:8866/a?token=abc&theme=dark#memowidgets=x"), "http://127.0.0.1:8866/a?theme=dark#memowidgets=x");
+  assert.equal(
+    withoutToken(
+      "http://" + "u:p@" + "127.0.0.1:8866/a?token=abc&theme=dark#memowidgets=x",
+    ),
+    "http://127.0.0.1:8866/a?theme=dark#memowidgets=x",
+  );
 });

@@ -17,7 +17,8 @@ function decoded(base64) {
 
 function data(wire) {
   const raw = { ...wire };
-  for (const name of PARTS) if (typeof raw[name] === "string") raw[name] = decoded(raw[name]);
+  for (const name of PARTS)
+    if (typeof raw[name] === "string") raw[name] = decoded(raw[name]);
   return [unpacked(raw), raw];
 }
 
@@ -38,14 +39,21 @@ const answers = {
       "flagged<=0.05": maths.rankShareAtMost(scores, 0.05),
     };
     return Object.fromEntries(
-      Object.entries(rank).map(([rule, r]) => [rule, r === 0 ? null : maths.tauAtRank(scores, r)]),
+      Object.entries(rank).map(([rule, r]) => [
+        rule,
+        r === 0 ? null : maths.tauAtRank(scores, r),
+      ]),
     );
   },
   // The ways to choose τ that are offered, by label, and where each leads without ground truth.
   presets: ({ wire, truth }) => {
     const [{ natural, canaryTau, scores }] = data(wire);
     const ways = controls.presets(truth, natural, canaryTau);
-    return ways.map(({ label, fitted, tau }) => [label, fitted, fitted ? null : tau(scores)]);
+    return ways.map(({ label, fitted, tau }) => [
+      label,
+      fitted,
+      fitted ? null : tau(scores),
+    ]);
   },
   // What is shown after η was moved there, by the log-LiRA that was sent.
   moved: ({ wire, logLira, wide, eta, taus }) => {
@@ -53,7 +61,10 @@ const answers = {
     const { buffer } = decoded(logLira);
     const values = wide ? new Float64Array(buffer) : new Float32Array(buffer);
     const judged = maths.judgedAt(scores, values, eta);
-    return { counts: taus.map((tau) => maths.countsAt(judged, tau)), auc: maths.aucOf(judged) };
+    return {
+      counts: taus.map((tau) => maths.countsAt(judged, tau)),
+      auc: maths.aucOf(judged),
+    };
   },
   // What a report's page calls each sample, and whether it is flagged, wherever τ and η stand.
   statuses: ({ columns, standings }) =>
@@ -67,7 +78,9 @@ const answers = {
     const memorized = unpackBits(new Uint8Array(decoded(bits).buffer), n);
     const scores = each.map((one) => scoresOf(one, memorized));
     return {
-      parts: partsAt(budget, each, memorized, ["A", "B"]).map(({ flagged, n, found }) => ({ flagged, n, found })),
+      parts: partsAt(budget, each, memorized, ["A", "B"]).map(
+        ({ flagged, n, found }) => ({ flagged, n, found }),
+      ),
       counts: scores.map((one) => maths.countsAt(one, budget)),
       areas: scores.map((one) => maths.aucOf(one)?.area ?? null),
     };

@@ -29,7 +29,10 @@ test("scores are unpacked with their ties and their truth", () => {
   const data = wires.unpack(wire());
   assert.deepEqual([...data.scores.flaggedUpTo], [1, 2, 6]);
   assert.equal(data.scores.memorizedUpTo, null);
-  const truth = { bits: bytes(new Uint8Array([0b10100000])), of_shared: bytes(new Uint8Array([3])) };
+  const truth = {
+    bits: bytes(new Uint8Array([0b10100000])),
+    of_shared: bytes(new Uint8Array([3])),
+  };
   const scores = wires.unpackTruth(data, truth);
   assert.deepEqual([...scores.memorizedUpTo], [1, 1, 4]);
   assert.equal(scores.memorized, 4);

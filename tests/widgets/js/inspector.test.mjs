@@ -20,7 +20,13 @@ test("control characters are seen, and nothing turns a name round", () => {
 });
 
 test("a key stands for a decision, unless it belongs to something else", () => {
-  const key = (name, held = {}) => ({ key: name, ctrlKey: false, metaKey: false, altKey: false, ...held });
+  const key = (name, held = {}) => ({
+    key: name,
+    ctrlKey: false,
+    metaKey: false,
+    altKey: false,
+    ...held,
+  });
   assert.equal(decide.decisionOf(key("r")), "remove");
   assert.equal(decide.decisionOf(key("K")), "keep");
   assert.equal(decide.decisionOf(key("z")), "undo");
@@ -41,27 +47,58 @@ test("a Gaussian has its peak on its mean and an area of one", () => {
   assert.ok(Math.abs(peak[1] - 39.894) < 1e-3);
   const wide = lira.gaussian(0, 1, -8, 8, 400);
   let area = 0;
-  for (let i = 1; i < wide.length; i++) area += (wide[i][0] - wide[i - 1][0]) * (wide[i][1] + wide[i - 1][1]) / 2;
+  for (let i = 1; i < wide.length; i++)
+    area += ((wide[i][0] - wide[i - 1][0]) * (wide[i][1] + wide[i - 1][1])) / 2;
   assert.ok(Math.abs(area - 1) < 1e-3);
 });
 
 test("the picture of LiRA holds every gap and the target", () => {
-  const shadows = { inside: [1, 2], outside: [-7], target: 30, fitIn: [1.5, 0.5], fitOut: [-7, 0.1] };
+  const shadows = {
+    inside: [1, 2],
+    outside: [-7],
+    target: 30,
+    fitIn: [1.5, 0.5],
+    fitOut: [-7, 0.1],
+  };
   assert.deepEqual(lira.liraRange(shadows), [-7.3 + 0, 30]);
-  assert.deepEqual(lira.liraRange({ inside: [2], outside: [2], target: 2, fitIn: [2, 0], fitOut: [2, 0] }), [1, 3]);
+  assert.deepEqual(
+    lira.liraRange({
+      inside: [2],
+      outside: [2],
+      target: 2,
+      fitIn: [2, 0],
+      fitOut: [2, 0],
+    }),
+    [1, 3],
+  );
 });
 
 test("support is said in words of its own", () => {
-  assert.match(opened.supportText([12, 14]), /^12 of the 14 models that learned from it memorised it: .*this one included/);
+  assert.match(
+    opened.supportText([12, 14]),
+    /^12 of the 14 models that learned from it memorised it: .*this one included/,
+  );
 });
 
 test("classes are suggested once each, with who suggests them, and never the present one", () => {
   const near = [1, 1, 2, 0].map((answer) => ({ answer }));
-  assert.deepEqual(opened.suggestions({ answer: 0, suggested: 1 }, { guess: 1, neighbours: near }), [
-    { to: 1, why: "the model now and at the end, and 2 of 4 neighbours" },
+  assert.deepEqual(
+    opened.suggestions({ answer: 0, suggested: 1 }, { guess: 1, neighbours: near }),
+    [{ to: 1, why: "the model now and at the end, and 2 of 4 neighbours" }],
+  );
+  assert.deepEqual(opened.suggestions({ answer: 1, suggested: 2 }, null), [
+    { to: 2, why: "the model now" },
   ]);
-  assert.deepEqual(opened.suggestions({ answer: 1, suggested: 2 }, null), [{ to: 2, why: "the model now" }]);
-  const later = opened.suggestions({ answer: 1, suggested: null }, { guess: 3, neighbours: near });
-  assert.deepEqual(later.map(({ to }) => to), [3]); // most neighbours have its own label
-  assert.deepEqual(opened.suggestions({ answer: 1, suggested: null }, { guess: 1, neighbours: [] }), []);
+  const later = opened.suggestions(
+    { answer: 1, suggested: null },
+    { guess: 3, neighbours: near },
+  );
+  assert.deepEqual(
+    later.map(({ to }) => to),
+    [3],
+  ); // most neighbours have its own label
+  assert.deepEqual(
+    opened.suggestions({ answer: 1, suggested: null }, { guess: 1, neighbours: [] }),
+    [],
+  );
 });

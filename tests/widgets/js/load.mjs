@@ -5,8 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
-const answers = fileURLToPath(new URL("../../../memowidgets/report/static/answers.js", import.meta.url));
-const source = fileURLToPath(new URL("../../../memowidgets/widgets/static", import.meta.url));
+const answers = fileURLToPath(
+  new URL("../../../memowidgets/report/static/answers.js", import.meta.url),
+);
+const source = fileURLToPath(
+  new URL("../../../memowidgets/widgets/static", import.meta.url),
+);
 const folder = mkdtempSync(join(tmpdir(), "memowidgets-js-"));
 cpSync(source, folder, { recursive: true });
 cpSync(answers, join(folder, "answers.js"));

@@ -22,7 +22,9 @@ function sample(seed, n = 300, levels = 120) {
     memorized: next() < 0.2,
   }));
   const values = [...new Set(rows.map((row) => row.score))].sort((a, b) => a - b);
-  const counts = values.map((value) => rows.filter((row) => row.score === value).length);
+  const counts = values.map(
+    (value) => rows.filter((row) => row.score === value).length,
+  );
   const hits = values.map(
     (value) => rows.filter((row) => row.score === value && row.memorized).length,
   );
@@ -71,7 +73,11 @@ test("ways to choose τ keep their promise", () => {
 
 test("flagging none is a τ below every score", () => {
   for (const lowest of [-1e12, -1, 0, 1e-12, 5]) {
-    const scores = maths.makeScores(new Float64Array([lowest, lowest + 1e13]), null, null);
+    const scores = maths.makeScores(
+      new Float64Array([lowest, lowest + 1e13]),
+      null,
+      null,
+    );
     assert.equal(maths.countsAt(scores, maths.tauAtRank(scores, 0)).flagged, 0);
   }
 });
@@ -84,7 +90,8 @@ test("a histogram holds every sample once, in the bin that τ would flag it with
     assert.equal(total(bins.others) + total(bins.memorized), rows.length);
     const zero = Math.round(-bins.start / bins.width);
     assert.ok(Math.abs(bins.start + zero * bins.width) < 1e-9);
-    const below = total(bins.others.slice(0, zero)) + total(bins.memorized.slice(0, zero));
+    const below =
+      total(bins.others.slice(0, zero)) + total(bins.memorized.slice(0, zero));
     assert.equal(below, rows.filter((row) => row.score <= 0).length);
   }
 });
@@ -102,9 +109,15 @@ test("what is flagged of each column adds up to the counts at τ", () => {
 
 test("one score, and equal scores, still have an axis", () => {
   for (const value of [0, 3, -1e9, 1e-7]) {
-    const bins = maths.histogram(maths.makeScores(new Float64Array([value]), [7], [2]), 40);
+    const bins = maths.histogram(
+      maths.makeScores(new Float64Array([value]), [7], [2]),
+      40,
+    );
     assert.ok(bins.low < value && value < bins.high);
-    assert.equal(bins.others.reduce((a, b) => a + b), 5);
+    assert.equal(
+      bins.others.reduce((a, b) => a + b),
+      5,
+    );
   }
 });
 
@@ -118,12 +131,19 @@ test("an axis with a knee is monotone and goes back", () => {
 
 test("ticks are round and inside", () => {
   assert.deepEqual(maths.ticks(-0.72, 1.23, 6), [-0.5, 0, 0.5, 1]);
-  assert.deepEqual(maths.axisTicks(maths.symmetricLog(0.1), -8, 0.2, 1), [-100, -10, -1, 0]);
+  assert.deepEqual(
+    maths.axisTicks(maths.symmetricLog(0.1), -8, 0.2, 1),
+    [-100, -10, -1, 0],
+  );
 });
 
 test("the drawn ROC starts at none, ends at all, and only rises", () => {
   const { scores } = sample(30);
-  const points = maths.rocPoints(scores, (x) => 200 * x, (y) => 200 * (1 - y));
+  const points = maths.rocPoints(
+    scores,
+    (x) => 200 * x,
+    (y) => 200 * (1 - y),
+  );
   assert.deepEqual([points[0].fpr, points[0].tpr], [0, 0]);
   assert.deepEqual([points.at(-1).fpr, points.at(-1).tpr], [1, 1]);
   for (let i = 1; i < points.length; i++) {
@@ -136,7 +156,11 @@ test("a million scores are drawn with few points", () => {
   const values = Float64Array.from({ length: n }, (_, i) => i / n);
   const hits = Uint8Array.from({ length: n }, (_, i) => (i % 97 === 0 ? 1 : 0));
   const scores = maths.makeScores(values, null, hits);
-  const points = maths.rocPoints(scores, (x) => 300 * x, (y) => 300 * y);
+  const points = maths.rocPoints(
+    scores,
+    (x) => 300 * x,
+    (y) => 300 * y,
+  );
   assert.ok(points.length < 1000);
 });
 
@@ -161,9 +185,14 @@ test("η decides who is memorised, ties of the scores included", () => {
 
 test("the AUC counts pairs, ties a half", () => {
   const { rows, scores } = sample(40, 120, 30);
-  const [hits, others] = [rows.filter((r) => r.memorized), rows.filter((r) => !r.memorized)];
+  const [hits, others] = [
+    rows.filter((r) => r.memorized),
+    rows.filter((r) => !r.memorized),
+  ];
   let right = 0;
-  for (const a of hits) for (const b of others) right += a.score < b.score ? 1 : a.score === b.score ? 0.5 : 0;
+  for (const a of hits)
+    for (const b of others)
+      right += a.score < b.score ? 1 : a.score === b.score ? 0.5 : 0;
   const { area, interval } = maths.aucOf(scores);
   assert.ok(Math.abs(area - right / hits.length / others.length) < 1e-12);
   assert.ok(interval[0] < area && area < interval[1]);

@@ -16,10 +16,16 @@ function rgbaOf(bytes, image) {
 
 test("grey and colour become four channels", () => {
   const one = { offset: 0, width: 1 };
-  assert.deepEqual(rgbaOf([7, 9], { ...one, width: 2, channels: 1 }), [7, 7, 7, 255, 9, 9, 9, 255]);
+  assert.deepEqual(
+    rgbaOf([7, 9], { ...one, width: 2, channels: 1 }),
+    [7, 7, 7, 255, 9, 9, 9, 255],
+  );
   assert.deepEqual(rgbaOf([7, 9], { ...one, channels: 2 }), [7, 7, 7, 255]);
   assert.deepEqual(rgbaOf([1, 2, 3], { ...one, channels: 3 }), [1, 2, 3, 255]);
-  assert.deepEqual(rgbaOf([9, 1, 2, 3, 4], { ...one, offset: 1, channels: 4 }), [1, 2, 3, 4]);
+  assert.deepEqual(
+    rgbaOf([9, 1, 2, 3, 4], { ...one, offset: 1, channels: 4 }),
+    [1, 2, 3, 4],
+  );
 });
 
 test("what is asked meanwhile is asked once, when the answer is there", async () => {
@@ -49,6 +55,9 @@ test("a throttled action runs at once, then once more for all calls in between",
 
 test("bytes are copied from wherever the host put them", () => {
   const whole = new Uint8Array([0, 0, 1, 2]);
-  assert.deepEqual([...new Uint8Array(dom.bytesOf(new DataView(whole.buffer, 2)))], [1, 2]);
+  assert.deepEqual(
+    [...new Uint8Array(dom.bytesOf(new DataView(whole.buffer, 2)))],
+    [1, 2],
+  );
   assert.deepEqual([...new Uint8Array(dom.bytesOf(whole.buffer))], [0, 0, 1, 2]);
 });

@@ -53,8 +53,8 @@ style: $(STAMP)
 test: style ## style, types of JavaScript, tests, notebooks, widgets in a real browser
 	$(PYTEST) $(TEST_ARGS)
 
-release-check: style ## types, site, wheel, sdist, binder, a fresh clone, and the other tests that are slow
-	$(PYTEST) --slow -m slow $(TEST_ARGS)
+release-check: style ## types, site, wheel, sdist, binder, a fresh clone, the matrices, and the other tests that are slow
+	$(PYTEST) --slow --matrix -m "slow or matrix" $(TEST_ARGS)
 
 docs: $(STAMP) ## build the site into build/docs; a warning or a broken link fails
 	@$(BIN)/python -m scripts.docs

@@ -38,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run what takes long and seldom finds a fault, too",
     )
     parser.addoption(
+        "--matrix",
+        action="store_true",
+        help="run every row of the matrices, which takes minutes and other versions",
+    )
+    parser.addoption(
         "--screenshots",
         action="store_true",
         help="take browser tests' pictures, in $MEMOWIDGETS_SCREENSHOTS or .screenshots",
@@ -79,15 +84,16 @@ def _order(item: pytest.Item) -> tuple[bool, bool, bool]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave slow tests out, or begin with them, and put those with a browser last.
+    """Leave out what is not asked for, begin with slow tests, and put those with a browser last.
 
     Workers steal tests from the end of the longest queue. A page of its own is quick to open in
     another worker and a JupyterLab is not, so tests with a JupyterLab come before the other ones.
     """
-    if not config.getoption("--slow"):
-        left_out = [item for item in items if item.get_closest_marker("slow")]
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=left_out)
+    for marker in ("slow", "matrix"):
+        if not config.getoption(f"--{marker}"):
+            left_out = [item for item in items if item.get_closest_marker(marker)]
+            items[:] = [item for item in items if item not in left_out]
+            config.hook.pytest_deselected(items=left_out)
     items.sort(key=_order)
 
 

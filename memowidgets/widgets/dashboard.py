@@ -522,7 +522,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 self._pending = None
             if pick == self._shown and not again:
                 self._fresh()
-                self._compare()
+                self._compare_with_others()
                 return
             if not self._source.is_computed(*pick):
                 if self._wait_for(pick).short:
@@ -615,7 +615,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             early = any(note.key == "not learned" for note in found.warnings)
             self._early = _EARLY if early else ""
             self._fresh()
-        self._compare()
+        self._compare_with_others()
 
     @traitlets.observe("eta_committed")
     def _settled(self, change: Any) -> None:
@@ -627,7 +627,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 self._show_rows(
                     replace(rows, eta=self.eta_committed), self._title, None
                 )
-            self._compare()
+            self._compare_with_others()
 
     # ---------------------------------------------------------------- comparing
 
@@ -669,7 +669,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         )
 
     @traitlets.observe("comparing")
-    def _compare(self, _change: object = None) -> None:
+    def _compare_with_others(self, _change: object = None) -> None:
         """Compare what is on show with other scores, once all of them are computed."""
         with self._lock:
             if self._restoring or not self.comparing or self._shown != self._choice:

@@ -1,6 +1,6 @@
 """Fixtures that any test may use: a browser, a JupyterLab, Node; what all tests have around them.
 
-No test asks another machine for anything, and shadow models are trained in a thread.
+No test asks another machine for anything. Shadow models are trained in a worker process.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import ipaddress
 import socket
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 
 import pytest
 
@@ -17,6 +17,7 @@ from memowidgets.training.engine import ShadowSet
 from tests.browser.bare import bare_server, widget_page
 from tests.browser.harness import chromium, lab, notebook_page, voila_page
 from tests.javascript import ask, node
+from tests.programs import FORKS
 
 __all__ = [
     "ask",
@@ -29,34 +30,39 @@ __all__ = [
     "widget_page",
 ]
 
-PROCESSES = [False]  # whether the test that runs wants worker processes
+
+OWN_PROCESSES = [False]  # whether the test that runs wants them
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before fixtures, those of its module too."""
-    PROCESSES[0] = item.get_closest_marker("worker_processes") is not None
+    OWN_PROCESSES[0] = item.get_closest_marker("own_processes") is not None
+
+
+@pytest.fixture(scope="session")
+def worker() -> Iterator[Executor]:
+    """A worker process for all tests of this one: it takes seconds to start, a training less."""
+    with ProcessPoolExecutor(1, mp_context=FORKS) as pool:
+        yield pool
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread_trains_shadows() -> Iterator[None]:
-    """Train shadow models in a thread: a worker process takes seconds to start, the training less.
+def _one_worker_trains_shadows(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Train shadow models in that process where a test names neither processes nor an executor.
 
-    Only where a test names neither processes nor an executor. The marker `worker_processes` of a
-    test or module keeps the default, local processes.
+    The marker `own_processes` of a test or module keeps the default of users, local processes that
+    end with the call. A test that needs a thread names it.
     """
     fill = ShadowSet.fill
 
-    def fill_in_a_thread(
-        self, n, job, processes, progress, executor=None, indices=None
-    ):
-        if PROCESSES[0] or processes is not None or executor is not None:
-            return fill(self, n, job, processes, progress, executor, indices)
-        with ThreadPoolExecutor(1) as thread:
-            return fill(self, n, job, processes, progress, thread, indices)
+    def fill_by_default(self, n, job, processes, progress, executor=None, indices=None):
+        if not OWN_PROCESSES[0] and processes is None and executor is None:
+            executor = request.getfixturevalue("worker")
+        return fill(self, n, job, processes, progress, executor, indices)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShadowSet, "fill", fill_in_a_thread)
+        patch.setattr(ShadowSet, "fill", fill_by_default)
         yield
 
 

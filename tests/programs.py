@@ -1,12 +1,18 @@
-"""Python code in a process of its own."""
+"""Python code and functions in processes of their own."""
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 from typing import Any
 
-__all__ = ["printed"]
+__all__ = ["FORKS", "printed"]
+
+# Forks processes that train, from one server for all tests of a process. It has loaded all that
+# they need, which takes seconds.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["distributed", "tests.audit.warm"])
 
 
 def printed(

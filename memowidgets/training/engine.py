@@ -35,7 +35,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, cast
 
-import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
@@ -69,6 +68,7 @@ from memowidgets.training.design import (
 )
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.probe import check_functions
+from memowidgets.training.travel import pack, unpack
 from memowidgets.vocabulary import Note, first_line, listed
 
 _POLL_SECONDS = 0.2
@@ -336,11 +336,11 @@ def _ready(
         with _local_processes(job, processes) as ready:
             yield ready
     elif not type(executor).__module__.startswith("distributed."):
-        yield executor, cloudpickle.dumps(job)
+        yield executor, pack(job)
     else:
         import dask
 
-        payload = np.frombuffer(cloudpickle.dumps(job), np.uint8)
+        payload = np.frombuffer(pack(job), np.uint8)
         no_warning = {"distributed.admin.large-graph-warning-threshold": 2**60}
         # A task of its own, which returns the job as it is. Dask sends it to each worker once, and
         # makes it again where all that had it are gone.
@@ -444,7 +444,7 @@ class JobFile:
             If the disk has no room for it.
         """
         arrays: list[Any] = []
-        pickled = cloudpickle.dumps(job, protocol=5, buffer_callback=arrays.append)
+        pickled = pack(job, arrays.append)
         path, places = Path(folder) / "job", []
         try:
             with path.open("xb") as file:
@@ -464,7 +464,7 @@ class JobFile:
         with Path(self.path).open("rb") as file:
             mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
         pickled, *arrays = (mapped[start : start + size] for start, size in self.places)
-        return cast("ShadowJob", cloudpickle.loads(pickled, buffers=arrays))
+        return cast("ShadowJob", unpack(pickled, buffers=arrays))
 
 
 Source = JobFile | bytes | NDArray[np.uint8]
@@ -577,11 +577,7 @@ def _job_of(name: str, source: Source) -> ShadowJob:
     with _Kept.mutex:
         if _Kept.job is None or _Kept.name != name:
             _Kept.job = None  # its memory is free before the next job needs it
-            job = (
-                source.read()
-                if isinstance(source, JobFile)
-                else cloudpickle.loads(source)
-            )
+            job = source.read() if isinstance(source, JobFile) else unpack(source)
             if job.probe:
                 check_functions(job.probe, job.recipe, job.design)
             _Kept.name = name
@@ -592,7 +588,7 @@ def _job_of(name: str, source: Source) -> ShadowJob:
 def _sendable(error: Exception) -> Exception:
     """Return an exception as it can be sent: some cannot be pickled, or not be read again."""
     try:
-        cloudpickle.loads(cloudpickle.dumps(error))
+        unpack(pack(error))
     except Exception:  # noqa: BLE001 - of any kind
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error

@@ -69,7 +69,7 @@ def test_a_device_that_does_not_exist_is_one_sentence(device, hardware):
         resolve_device("meta")
 
 
-@pytest.mark.worker_processes
+@pytest.mark.own_processes
 def test_each_process_stays_on_a_device_of_its_own(
     of_the_cpu, device, hardware, tmp_path, monkeypatch
 ):

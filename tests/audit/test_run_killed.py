@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import time
 from multiprocessing.process import BaseProcess
@@ -17,14 +16,10 @@ from memowidgets.files import digest_of_arrays
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit
+from tests.programs import FORKS
 from tests.training.small import Inline
 
-pytestmark = pytest.mark.worker_processes
-
-# Forks processes that train, from one that has loaded all they need, which takes seconds.
-FORKS = multiprocessing.get_context("forkserver")
-# one server for all files
-FORKS.set_forkserver_preload(["distributed", "tests.audit.warm"])
+pytestmark = pytest.mark.own_processes
 
 
 def forked(target, *arguments) -> BaseProcess:

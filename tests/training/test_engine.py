@@ -31,7 +31,7 @@ from tests.accelerator import recipes
 from tests.audit.test_run_killed import forked
 from tests.training.small import Dying, Inline, assert_same, tiny_audit, trained
 
-pytestmark = pytest.mark.worker_processes
+pytestmark = pytest.mark.own_processes
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,9 +17,10 @@ from memowidgets.checks import check_version, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.files import digest_of
+from memowidgets.models.base import unwrap
 from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import forward_of, unwrap
+from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
 from memowidgets.training.passes import (

@@ -320,6 +320,21 @@ def restore_modes(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
+def unwrap(module: nn.Module) -> nn.Module:
+    """Return the module inside of wrappers for several devices, and of torch.compile's."""
+    from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+    while True:
+        inside: nn.Module | None = getattr(
+            module, "_orig_mod", None
+        )  # of torch.compile
+        if isinstance(module, DataParallel | DistributedDataParallel):
+            inside = module.module
+        if inside is None:
+            return module
+        module = inside
+
+
 def has_users_class(*things: object) -> bool:
     """Return whether a class is neither of memowidgets nor of the libraries that it uses."""
     return any(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, MCQDataset
-from memowidgets.models.base import check_kind
+from memowidgets.models.base import check_kind, unwrap
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
 from memowidgets.models.pretrained import Given
@@ -136,6 +136,7 @@ class CausalLM(TokenModel):
         ValueError
             If its weights are quantised, offloaded or spread over devices.
         """
+        model = unwrap(model)
         _check_causal(model)
         load = Given(model, lora)
         given = (

@@ -150,7 +150,9 @@ def own_pooling(model: nn.Module) -> str:
         with restore_modes(model), torch.enable_grad():
             model.eval()
             answer = any_model(
-                input_ids=ids, attention_mask=mask, output_hidden_states=True
+                input_ids=ids,
+                attention_mask=mask,
+                output_hidden_states=True,
             )
             touched = positions_read(answer)
     finally:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.files import digest
-from memowidgets.models.base import restore_modes
+from memowidgets.models.base import restore_modes, unwrap
 from memowidgets.models.device import sent
 from memowidgets.models.heads import check_classifier, head_of, positions_read
 from memowidgets.models.pretrained import Given, Pretrained
@@ -139,6 +139,7 @@ class ImageClassifier(TransformerModel, ImageModel):
             If its head is for several labels at once or for regression, or its weights are
             quantised, offloaded or spread over devices.
         """
+        model = unwrap(model)
         check_classifier(model, cls.kind)
         if not callable(processor) or not hasattr(processor, "to_dict"):
             raise TypeError(
@@ -202,7 +203,8 @@ class ImageClassifier(TransformerModel, ImageModel):
 
         with head_in_float32(head_of(module)):
             return cast(
-                "Tensor", module(pixel_values=inputs, output_hidden_states=False).logits
+                "Tensor",
+                module(pixel_values=inputs, output_hidden_states=False).logits,
             )
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:

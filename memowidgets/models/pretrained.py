@@ -363,7 +363,8 @@ class Given:
         }
         buffers = {id(b): copied(b) for b in model.buffers()}
         self._model = copy.deepcopy(model, {**bare, **buffers})
-        self.config: Any = self._model.config
+        self.config = cast("Any", self._model.config)
+        self.config.return_dict = True  # answers are read by name
 
     def __call__(self, **_changes: Any) -> nn.Module:
         """Return a copy of the model."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, TextDataset
-from memowidgets.models.base import check_kind
+from memowidgets.models.base import check_kind, unwrap
 from memowidgets.models.heads import (
     check_classifier,
     head_names,
@@ -169,6 +169,7 @@ class SequenceClassifier(TokenModel):
             If its head is for several labels at once or for regression, or its weights are
             quantised, offloaded or spread over devices.
         """
+        model = unwrap(model)
         check_classifier(model, cls.kind)
         load, defaults = (
             Given(model, lora),

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,19 +261,6 @@ def _places(
         return [slice(start, min(start + size, len(positions))) for start in starts]
     order = np.argsort(lengths[positions], kind="stable")
     return [order[start : start + size] for start in starts]
-
-
-def unwrap(module: nn.Module) -> nn.Module:
-    """Return the module inside of wrappers for several devices, and of torch.compile's."""
-    from torch.nn.parallel import DataParallel, DistributedDataParallel
-
-    while True:
-        inside = getattr(module, "_orig_mod", None)  # of torch.compile
-        if isinstance(module, DataParallel | DistributedDataParallel):
-            inside = module.module
-        if inside is None:
-            return module
-        module = cast("nn.Module", inside)
 
 
 def device_of(module: nn.Module) -> torch.device:

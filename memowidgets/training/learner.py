@@ -202,9 +202,7 @@ class Learner:
     ) -> None:
         """Continue from a saved learner, or from weights alone with a fresh optimizer."""
         state: dict[int, dict[str, Any]] = {}
-        trained = [
-            one for group in self._optimizer.param_groups for one in group["params"]
-        ]
+        trained = self._trained()
         for name, array in _below(_OPTIMIZER, arrays).items():
             index, key = name.split(".", 1)
             kept = _in_layout_of(trained[int(index)], _tensor(array))
@@ -218,6 +216,11 @@ class Learner:
             )
             self._random.load(_below(_RANDOM, arrays))
         self.step = int(metadata["step"])
+
+    def _trained(self) -> list[Any]:
+        return [
+            one for group in self._optimizer.param_groups for one in group["params"]
+        ]
 
     @contextmanager
     def _on_device(self) -> Iterator[None]:
@@ -259,9 +262,13 @@ class Learner:
                     if is_one and "more than 1 value per channel" in str(error):
                         continue
                     raise
+            if not losses.requires_grad:
+                raise _untrained(self.module)
             # takes less than sum() and division
             share = torch.full_like(losses, 1 / len(samples))
             losses.backward(share)  # type: ignore[no-untyped-call]
+        if self.step == 0 and not any(p.grad is not None for p in self._trained()):
+            raise _untrained(self.module)
 
     def _samples(self) -> NDArray[np.int64]:
         """Return the step's samples; each epoch's order depends on the seed alone."""
@@ -282,10 +289,20 @@ class Learner:
         return self._order[1][index * size : (index + 1) * size]
 
 
+def _untrained(module: torch.nn.Module) -> ValueError:
+    return ValueError(
+        f"no weight of {type(module).__name__} that requires a gradient gets one from the loss, so "
+        "nothing would be trained. Set requires_grad on weights that its forward uses, and let no "
+        "forward or hook on it call another module"
+    )
+
+
 def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optimizer:
     import torch
 
     parameters = [p for p in module.parameters() if p.requires_grad]
+    if not parameters:
+        raise _untrained(module)
     if callable(settings.optimizer):
         return given_optimizer(settings.optimizer, parameters)
     if settings.optimizer not in OPTIMIZERS:

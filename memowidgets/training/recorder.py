@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import warn_user
 from memowidgets.files import digest_of_arrays
 from memowidgets.metrics.logits import order_warning
+from memowidgets.models.base import unwrap
 from memowidgets.progress import Progress, progress_or_bar
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
@@ -36,7 +37,6 @@ from memowidgets.training.checkpoint import (
     read_records,
     read_stop,
     record_file,
-    unwrap,
     write_stop,
 )
 from memowidgets.training.config import CheckpointPlan, restore_in_main_thread

@@ -20,7 +20,7 @@ from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
 from memowidgets.files import digest_of_arrays
 from memowidgets.models import CausalLM, SequenceClassifier
-from memowidgets.models.base import restore_modes
+from memowidgets.models.base import restore_modes, unwrap
 from memowidgets.models.device import used_precision, working_on
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import adapter_config, adapter_weights
@@ -38,7 +38,6 @@ from memowidgets.training.checkpoint import (
     device_of,
     forward,
     read_records,
-    unwrap,
 )
 from memowidgets.training.config import restore_in_main_thread
 from memowidgets.training.learner import ModelPasses, Recipe

@@ -43,7 +43,7 @@ def pack(thing: object, buffers: Callable[[Any], Any] | None = None) -> bytes:
         pickler = _Pickler(file, protocol=5, buffer_callback=buffers)
         try:
             pickler.dump(thing)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
+        except (pickle.PicklingError, TypeError, AttributeError, RuntimeError) as error:
             raise TypeError(
                 "a part of the model or of the data cannot be sent to a worker process "
                 f"({first_line(error)}). Take it off, such as a hook, a lock or an open file, or "
@@ -52,7 +52,7 @@ def pack(thing: object, buffers: Callable[[Any], Any] | None = None) -> bytes:
         return file.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickler of cloudpickle that knows what transformers keeps of a model."""
 
     def reducer_override(self, obj: Any) -> Any:
@@ -84,9 +84,9 @@ def _made_model(kind: type, config: Any) -> Any:
     """Return a model without parts, which its class knows as one that was made in this process."""
     from transformers import PreTrainedModel
 
-    made = object.__new__(kind)
+    made: Any = object.__new__(kind)
     # not the class's own __init__, which makes parts and may take more than a configuration
-    PreTrainedModel.__init__(made, config)  # type: ignore[arg-type]
+    PreTrainedModel.__init__(made, config)
     return made
 
 

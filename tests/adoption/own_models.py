@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ SIZE = {
 GPT = {"n_embd": 32, "n_layer": 2, "n_head": 2}
 DISTILLED = {"dim": 32, "hidden_dim": 32, "n_heads": 2, "n_layers": 2}
 TRAINING = mw.TrainingConfig(
-    epochs=2, batch_size=8, lr=1e-2, checkpoint_every=1, precision="float32"
+    epochs=2, batch_size=8, lr=2e-3, checkpoint_every=1, precision="float32"
 )
 
 
@@ -169,7 +170,9 @@ def _llm_of_peft(folder):
     model = transformers.LlamaForCausalLM.from_pretrained(path)
     reader = transformers.AutoTokenizer.from_pretrained(path)
     config = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
-    adapted = peft.get_peft_model(model, config, adapter_name="mine")
+    with warnings.catch_warnings():  # peft asks transformers for an old name
+        warnings.simplefilter("ignore", FutureWarning)
+        adapted = peft.get_peft_model(model, config, adapter_name="mine")
     return mw.models.CausalLM.from_model(adapted, reader), data
 
 
@@ -197,7 +200,7 @@ def _module_of_ones_own(_folder):
 
 
 def _module_on_a_backbone(_folder):
-    backbone = transformers.ViTModel(vit().config, add_pooling_layer=False)
+    backbone = drawn(transformers.ViTModel, vit().config)
     values = torch.rand(2, 3, 16, 16)
     backbone(values, output_hidden_states=True)
 

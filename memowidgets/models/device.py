@@ -160,27 +160,33 @@ def check_available(device: torch.device, precision: str) -> None:
 
 
 @contextmanager
-def used_precision(model: Any) -> Iterator[list[str]]:
-    """Within this context, every pass of a module adds its precision to the list.
+def used_precision(model: Any) -> Iterator[Callable[[], str]]:
+    """Within this context, note the precision of a module's passes, which the function returns.
 
-    It is noted at the first part with weights of its own, because an autocast may begin in the
-    model's own forward.
+    It is noted inside of the pass, at the first part with weights of its own that runs, because an
+    autocast may begin in the model's own forward. Which part that is shows only in the pass: those
+    that an adapter has replaced have weights too, and do not run.
     """
     import torch
 
     found: list[str] = []
+    hooks: list[Any] = []
     device = next(model.parameters(), torch.empty(0)).device
 
     def note(*_: object) -> None:
         found.append(precision_of(model, device))
+        remove()
+
+    def remove() -> None:
+        while hooks:
+            hooks.pop().remove()
 
     own = (part for part in model.modules() if part._parameters)  # noqa: SLF001
-    first = next(own, model)
-    hook = first.register_forward_pre_hook(note)
+    hooks.extend(part.register_forward_pre_hook(note) for part in own)
     try:
-        yield found
+        yield lambda: found[0] if found else precision_of(model, device)
     finally:
-        hook.remove()
+        remove()
 
 
 def precision_of(module: Any, device: torch.device) -> str:

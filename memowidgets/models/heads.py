@@ -141,9 +141,9 @@ def own_pooling(model: nn.Module) -> str:
 
     any_model = cast("Any", model)
     embedding, padding = any_model.get_input_embeddings(), padding_of(model)
-    known = [i for i in range(embedding.num_embeddings) if i != padding][-_TOKENS:]
-    device = embedding.weight.device
-    ids = torch.tensor([[*known, *[padding] * _PADDED]], device=device)
+    text = tokens_of(model, padding)[-_TOKENS:]
+    device = next(model.parameters()).device
+    ids = torch.tensor([[*text, *[padding] * _PADDED]], device=device)
     mask = torch.tensor([[1] * _TOKENS + [0] * _PADDED], device=device)
     hook = embedding.register_forward_hook(lambda *given: given[-1].requires_grad_())
     try:
@@ -158,6 +158,15 @@ def own_pooling(model: nn.Module) -> str:
     finally:
         hook.remove()
     return "first" if touched == [0] else "last" if touched == [_TOKENS - 1] else "mean"
+
+
+def tokens_of(model: nn.Module, padding: int) -> list[int]:
+    """Return the tokens that a model reads, without the one for padding.
+
+    What is in the place of its embedding need not say how many it has, as a layer of adapters.
+    """
+    n_tokens = int(cast("Any", plain(model)).config.get_text_config().vocab_size)
+    return [token for token in range(n_tokens) if token != padding]
 
 
 def positions_read(answer: Any) -> list[int]:

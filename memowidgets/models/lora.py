@@ -16,6 +16,8 @@ from memowidgets.vocabulary import listed
 if TYPE_CHECKING:
     from torch import nn
 
+_WITHOUT_TOKENS = ("PREFIX_TUNING", "CARTRIDGE")
+
 
 @dataclass(frozen=True)
 class LoRA:
@@ -134,6 +136,39 @@ def quiet_peft() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
         yield
+
+
+def check_adapters(model: Any) -> None:
+    """Raise for a peft model that puts tokens of its own before those of each text.
+
+    Raises
+    ------
+    ValueError
+        If it does, as in prompt tuning. Prefix tuning adds keys and values, not tokens.
+    """
+    config = getattr(model, "active_peft_config", None)
+    if config is None or not config.is_prompt_learning:
+        return
+    kind = config.peft_type.value
+    if kind not in _WITHOUT_TOKENS:
+        raise ValueError(
+            f"the adapter of the model is {kind}, which puts {config.num_virtual_tokens} tokens of "
+            "its own before each text, and an audit reads each text at the places of its own "
+            "tokens; train LoRA or prefix tuning instead"
+        )
+
+
+def whole_adapter(model: Any) -> str | None:
+    """Return the name of the adapter that has all trained weights of a peft model.
+
+    None if there is none: several adapters are trained, or weights beside them. Names of its
+    weights have its own among their parts.
+    """
+    name = getattr(model, "active_adapter", None)
+    if not hasattr(model, "get_base_model") or not isinstance(name, str):
+        return None
+    trained = [key for key, p in model.named_parameters() if p.requires_grad]
+    return name if all(name in key.split(".") for key in trained) else None
 
 
 def adapter_weights(model: Any, name: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from memowidgets.models.heads import (
     head_names,
     note_drawn,
 )
+from memowidgets.models.lora import check_adapters
 from memowidgets.network import check_revision, failure, hub_errors
 from memowidgets.vocabulary import first_line
 
@@ -334,7 +335,7 @@ class Given:
     Raises
     ------
     ValueError
-        If weights are quantised, offloaded, or spread over devices.
+        If weights are quantised, offloaded, or spread over devices, or an adapter adds tokens.
     """
 
     def __init__(
@@ -343,6 +344,7 @@ class Given:
         import torch
 
         _check_whole(model)
+        check_adapters(model)
         self.identity = _identity_of(model, lora)
 
         def copied(tensor: Tensor) -> Tensor:

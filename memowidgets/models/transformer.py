@@ -18,7 +18,7 @@ from memowidgets.data import Dataset
 from memowidgets.files import digest_of
 from memowidgets.models.base import Bases, Model, has_users_class, restore_modes
 from memowidgets.models.device import resolve_precision
-from memowidgets.models.heads import CLASSES
+from memowidgets.models.heads import CLASSES, tokens_of
 from memowidgets.models.lora import (
     LoRA,
     adapter_config,
@@ -501,8 +501,8 @@ class TokenModel(TransformerModel):
         """
         import torch
 
-        embedding = cast("Any", module).get_input_embeddings()
-        others = [i for i in range(embedding.num_embeddings) if i != self._padding]
+        others = tokens_of(module, self._padding)
+        device = next(module.parameters()).device
         ids = [np.array(others[-n:]) for n in _PROBED]
         tokens = Tokens(
             ids, np.array(_PROBED), self._padding, ends_together=self.ends_together
@@ -510,9 +510,7 @@ class TokenModel(TransformerModel):
         with restore_modes(module), torch.no_grad():
             module.eval()
             alone, padded = (
-                self._logits(
-                    module, tokens.batch(np.arange(n), embedding.weight.device)
-                )[0]
+                self._logits(module, tokens.batch(np.arange(n), device))[0]
                 for n in (1, 2)
             )
         change = float(

@@ -23,7 +23,7 @@ from memowidgets.data import (
 from memowidgets.data.pairs import PairDataset, split_pair
 from memowidgets.files import digest_of_arrays
 from memowidgets.models.base import capture_outputs, restore_modes
-from memowidgets.models.device import precision_of, room_for, used_precision
+from memowidgets.models.device import room_for, used_precision
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import (
     LAYER,
@@ -535,7 +535,7 @@ class Looker:
                     answer,
                     len(self.labels),
                     len(self.batches),
-                    lambda: used[-1] if used else precision_of(module, device),
+                    used,
                     progress=progress,
                     what="recording a checkpoint",
                     allocate=allocate,

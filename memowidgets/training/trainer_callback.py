@@ -23,7 +23,12 @@ from memowidgets.models import CausalLM, SequenceClassifier
 from memowidgets.models.base import restore_modes, unwrap
 from memowidgets.models.device import used_precision, working_on
 from memowidgets.models.heads import plain
-from memowidgets.models.lora import adapter_config, adapter_weights
+from memowidgets.models.lora import (
+    adapter_config,
+    adapter_weights,
+    check_adapters,
+    whole_adapter,
+)
 from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import (
@@ -294,9 +299,11 @@ class TrainerPasses(ModelPasses):
         Raises
         ------
         ValueError
-            If its classes, its padding or its number of blocks are others.
+            If its classes, its padding or its number of blocks are others, or its adapter adds
+            tokens.
         """
         model = self.recipe.model
+        check_adapters(module)
         if not isinstance(model, CausalLM):
             config: Any = plain(module).config
             width, n = int(config.num_labels), len(self.recipe.data.class_names)
@@ -324,19 +331,22 @@ class TrainerPasses(ModelPasses):
                 lasting = {
                     name: shape for name, shape in shapes.items() if name not in unkept
                 }
-                return allocate(lasting, used[-1])
+                return allocate(lasting, used())
 
             where = self.recipe.data, self.members
             seen = self.ask(
                 module, *where, capture=True, progress=progress, allocate=stored
             )
             # in the Trainer's own autocast
-            return replace(seen, precision=used[-1], made_by="")
+            return replace(seen, precision=used(), made_by="")
 
     def weights(self, module: nn.Module) -> Weights:
-        """Return the trained weights and lasting buffers, or an adapter as peft saves it."""
-        adapter = getattr(module, "active_adapter", None)
-        if hasattr(module, "get_base_model") and isinstance(adapter, str):
+        """Return the trained weights and lasting buffers, or an adapter as peft saves it.
+
+        It is an adapter if that has all that is trained.
+        """
+        adapter = whole_adapter(module)
+        if adapter is not None:
             arrays = arrays_of(adapter_weights(module, adapter))
             notes = adapter_config(module, adapter)
             return Weights(digest_of_arrays(arrays), arrays, "adapter_model", notes)

@@ -83,7 +83,7 @@ class Dataset(abc.ABC):
         # it is frozen
         object.__setattr__(self, "ids", checked_ids(self.ids, len(self.labels)))
         if self.canaries is not None:  # what is given away changes no later answer
-            canaries = np.array(to_numpy(self.canaries), dtype=np.bool_)
+            canaries = np.array(to_numpy(self.canaries, "canaries"), dtype=np.bool_)
             canaries.flags.writeable = False
             object.__setattr__(self, "canaries", canaries)
 
@@ -147,7 +147,7 @@ class Dataset(abc.ABC):
             If there is no sample at a position, or these are neither positions nor a mask over the
             samples.
         """
-        array = np.atleast_1d(to_numpy(indices))
+        array = np.atleast_1d(to_numpy(indices, "indices"))
         if array.size and array.dtype.kind not in "biu":
             raise IndexError(
                 f"take needs positions or a mask, not {array.tolist()[0]!r}"

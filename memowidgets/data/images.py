@@ -379,7 +379,8 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
             f"images of dtype {images.dtype} must lie between 0 and 1 (or be uint8); row {row} "
             f"ranges from {rows[row].min():g} to {rows[row].max():g}"
         )
-    return np.rint(images * 255.0).astype(np.uint8)
+    # float16 has too few digits for the product
+    return np.rint(images * np.float32(255)).astype(np.uint8)
 
 
 def digit_collages(

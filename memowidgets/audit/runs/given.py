@@ -183,8 +183,7 @@ def check_arrays(
         raise ValueError(
             f"the samples have the classes {listed(own)}: leave class_names out"
         )
-    plain = to_numpy(labels) if is_tensor(labels) else labels
-    numbers, names = numbered_labels(plain, class_names if own is None else own)
+    numbers, names = numbered_labels(labels, class_names if own is None else own)
     numbers = checked_labels(numbers, names)
     n = len(numbers)
     outputs = {
@@ -549,7 +548,7 @@ def _dataset(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
             hashes=tuple(names.tolist()),
             hint="samples=…",
         )
-    samples = to_numpy(samples) if is_tensor(samples) else samples
+    samples = to_numpy(samples, "samples") if is_tensor(samples) else samples
     if isinstance(samples, str | bytes | Mapping) or not hasattr(samples, "__len__"):
         raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
     if len(samples) != len(labels):

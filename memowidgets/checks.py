@@ -214,21 +214,62 @@ def check_unmasked(values: Any) -> None:
         )
 
 
-def to_numpy(array: Any) -> NDArray[Any]:
-    """Return an array, list, tensor or list of tensors as an array; bfloat16 becomes float32.
+def are_tensors(values: object) -> bool:
+    """Return whether this is a torch tensor, or a list of them."""
+    first = values[:1] if isinstance(values, list | tuple) else [values]
+    return any(map(is_tensor, first))
 
-    A missing value (NA) in numbers of pandas becomes NaN.
+
+def strided(tensor: Any, what: str = "a tensor") -> Any:
+    """Return a torch tensor that has a value at each place, without its gradient.
+
+    Raises
+    ------
+    TypeError
+        If it has none, or has them in another form: on the meta device, sparse, quantized or
+        nested. The message says what to pass.
+    """
+    remedy = ""
+    if tensor.is_nested:
+        remedy = "is a nested tensor; pass .to_padded_tensor(0.0) of it"
+    elif tensor.layout != sys.modules["torch"].strided:
+        remedy = f"is a tensor of layout {tensor.layout}; pass .to_dense() of it"
+    elif tensor.is_quantized:
+        remedy = "is a quantized tensor; pass .dequantize() of it"
+    elif tensor.is_meta:
+        remedy = "is on torch's meta device, where a tensor has no values; compute it on another"
+    if remedy:
+        raise TypeError(f"{what} {remedy}")
+    return tensor.detach().resolve_conj().resolve_neg()
+
+
+def to_numpy(array: Any, what: str = "a tensor") -> NDArray[Any]:
+    """Return an array, list, tensor or list of tensors as an array in this machine's byte order.
+
+    A float that NumPy does not have, such as bfloat16, becomes float32. A missing value (NA) in
+    numbers of pandas becomes NaN.
+
+    Parameters
+    ----------
+    array : array_like, torch tensor or list of torch tensors
+        The values.
+    what : str
+        Name of the values in a message.
 
     Raises
     ------
     ValueError
         If a value is masked (`numpy.ma`): nothing here would leave it out.
+    TypeError
+        If a tensor has no value at each place, as `strided` says.
     """
-    if isinstance(array, list | tuple) and any(map(is_tensor, array[:1])):
-        return np.asarray([to_numpy(one) for one in array])
+    if isinstance(array, list | tuple) and are_tensors(array):
+        return np.asarray([to_numpy(one, what) for one in array])
     if is_tensor(array):
-        tensor = array.detach()
-        if tensor.dtype == sys.modules["torch"].bfloat16:
+        tensor = strided(array, what)
+        torch = sys.modules["torch"]
+        known = (torch.float16, torch.float32, torch.float64)
+        if tensor.is_floating_point() and tensor.dtype not in known:
             tensor = tensor.float()
         found = np.asarray(tensor.cpu().numpy())
     else:
@@ -238,7 +279,13 @@ def to_numpy(array: Any) -> NDArray[Any]:
     if found.dtype.kind == "O" and hasattr(array, "to_numpy"):
         with contextlib.suppress(TypeError, ValueError):
             found = array.to_numpy(dtype=np.float64, na_value=np.nan)
-    return found
+    return _native(found)
+
+
+def _native(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array in this machine's byte order, which torch and pandas ask for."""
+    kind = array.dtype
+    return array if kind.isnative else array.astype(kind.newbyteorder("="))
 
 
 def real_numbers(values: Any, what: str) -> NDArray[Any]:
@@ -247,8 +294,8 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
     Raises
     ------
     TypeError
-        If they are something else, such as complex numbers or dates. The message has `what` and
-        their type.
+        If they are something else, such as complex numbers, dates or a sparse tensor. The message
+        has `what` and their type.
     ValueError
         If a value is masked.
 
@@ -260,7 +307,7 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
     TypeError: scores must be real numbers, not values of type <U1
     """
     try:
-        found = to_numpy(values)
+        found = to_numpy(values, what)
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
@@ -459,14 +506,20 @@ def plain_labels(
     ValueError
         If a label is missing (None, NaN or a blank string), or only some labels are strings. The
         message names the row.
+    TypeError
+        If they are complex numbers, or a tensor that `strided` refuses.
 
     Examples
     --------
     >>> plain_labels(np.array(["spam", "ham"], dtype=object))
     array(['spam', 'ham'], dtype='<U4')
     """
+    if are_tensors(labels):
+        labels = to_numpy(labels, "labels")
     check_unmasked(labels)
-    array = np.asarray(labels)
+    array = _native(np.asarray(labels))
+    if array.dtype.kind == "c":
+        raise TypeError(f"labels must be strings or numbers, not {array.dtype}")
     if array.ndim != 1 or array.dtype.kind not in "fOUT":
         return array
     if array.dtype.kind == "U" and not hasattr(labels, "dtype"):

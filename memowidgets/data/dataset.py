@@ -83,7 +83,7 @@ class Dataset(abc.ABC):
         # it is frozen
         object.__setattr__(self, "ids", checked_ids(self.ids, len(self.labels)))
         if self.canaries is not None:  # what is given away changes no later answer
-            canaries = np.array(to_numpy(self.canaries), dtype=np.bool_)
+            canaries = np.array(to_numpy(self.canaries, "canaries"), dtype=np.bool_)
             canaries.flags.writeable = False
             object.__setattr__(self, "canaries", canaries)
 
@@ -147,7 +147,7 @@ class Dataset(abc.ABC):
             If there is no sample at a position, or these are neither positions nor a mask over the
             samples.
         """
-        array = np.atleast_1d(to_numpy(indices))
+        array = np.atleast_1d(to_numpy(indices, "indices"))
         if array.size and array.dtype.kind not in "biu":
             raise IndexError(
                 f"take needs positions or a mask, not {array.tolist()[0]!r}"
@@ -512,7 +512,9 @@ def checked_ids(
                 f"{where(row)}: the id {quoted(name)} is already used in {where(first)}; ids must "
                 "be unique"
             )
-    check_whole_characters(names, "the id")
+    check_whole_characters(
+        names, lambda row: f"{where(row)}: the id {quoted(names[row])}"
+    )
     return np.array(names, dtype=np.str_)
 
 
@@ -534,18 +536,29 @@ def checked_class_names(
         raise ValueError(
             f"class_names must be unique; {quoted(twice)} occurs more than once"
         )
-    check_whole_characters(names, "the class name")
+    check_whole_characters(names, lambda i: f"the class name {quoted(names[i])}")
     warn_of_likeness(names)
     return names
 
 
-def check_whole_characters(texts: Iterable[str], what: str) -> None:
-    """Raise for a text with a lone surrogate, which can be neither written nor tokenized."""
-    for text in texts:
-        if HALF_CHARACTERS.search(text):
+def check_whole_characters(
+    texts: Iterable[str | None], where: Callable[[int], str]
+) -> None:
+    """Raise for a text with a lone surrogate, which can be neither written nor tokenized.
+
+    Parameters
+    ----------
+    texts : iterable of str or None
+        The texts, without those that are missing.
+    where : callable
+        Function from a text's position to what the message calls it.
+    """
+    for row, text in enumerate(texts):
+        half = HALF_CHARACTERS.search(text or "")
+        if half:
             raise ValueError(
-                f"{what} {quoted(text)} has half a character (a lone surrogate), which cannot be "
-                "written; correct the text's encoding"
+                f"{where(row)} has half a character (the lone surrogate U+{ord(half[0]):04X}), "
+                "which can be neither written nor tokenized; correct the text's encoding"
             )
 
 

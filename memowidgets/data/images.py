@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from memowidgets.data.dataset import Dataset, checked_classes, checked_ids, writ
 from memowidgets.data.pictures import (
     Resize,
     Stretch,
+    is_hidden,
     open_tree,
     read_classes,
     stack_pictures,
@@ -27,6 +29,7 @@ from memowidgets.vocabulary import quoted
 
 _MOST_DIGITS = 5
 _A_FILE = 60  # characters of an id in the name of a file
+_LONGEST_NAME = 255  # bytes of a file's name, on all usual file systems
 
 
 @dataclass(frozen=True)
@@ -262,7 +265,8 @@ class ImageDataset(Dataset):
         Raises
         ------
         ValueError
-            If the name of a class cannot be the name of a folder.
+            If the name of a class cannot be the name of a folder, or only one class has an image.
+            Nothing is written then.
         FileExistsError
             If the folder exists.
         """
@@ -270,21 +274,26 @@ class ImageDataset(Dataset):
 
         target = writable(path, overwrite=False)
         for name in self.class_names:
-            if Path(name).name != name or name.startswith(".") or name.strip() != name:
+            if not _can_be_folder(name):
                 raise ValueError(
                     f"the class {quoted(name)} cannot be the name of a folder; make the dataset "
                     "with other class_names"
                 )
         width = len(str(len(self)))
-        for row, (image, label) in enumerate(
-            zip(self.images, self.labels, strict=True)
-        ):
-            known = re.sub(r"[^\w.-]", "_", str(self.ids[row]))[-_A_FILE:]
-            file = target / self.class_names[label] / f"{row:0{width}d}-{known}.png"
-            make_private(file.parent)
-            file.touch(mode=0o600)
-            Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file)
-        return self.from_folder(target)
+        try:
+            for row, (image, label) in enumerate(
+                zip(self.images, self.labels, strict=True)
+            ):
+                known = re.sub(r"[^\w.-]", "_", str(self.ids[row]))[-_A_FILE:]
+                file = target / self.class_names[label] / f"{row:0{width}d}-{known}.png"
+                make_private(file.parent)
+                file.touch(mode=0o600)
+                plane = image[..., 0] if image.shape[2] == 1 else image
+                Image.fromarray(plane).save(file)
+            return self.from_folder(target)
+        except BaseException:  # a folder with some of the images would look like all
+            shutil.rmtree(target, ignore_errors=True)
+            raise
 
     def with_canaries(
         self, n: int, kind: str | ImageDataset = "mislabelled", seed: int = 0
@@ -337,6 +346,13 @@ class ImageDataset(Dataset):
         return self._copy_with(images=images, labels=labels, ids=ids, canaries=mask)
 
 
+def _can_be_folder(name: str) -> bool:
+    """Return whether a folder can have this name and is read as a class again."""
+    is_one = name and Path(name).name == name and "\0" not in name
+    fits = len(name.encode()) <= _LONGEST_NAME and name.strip() == name
+    return bool(is_one and fits and not is_hidden(name))
+
+
 def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
     if images.ndim == 3:
         images = images[..., np.newaxis]
@@ -363,7 +379,8 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
             f"images of dtype {images.dtype} must lie between 0 and 1 (or be uint8); row {row} "
             f"ranges from {rows[row].min():g} to {rows[row].max():g}"
         )
-    return np.rint(images * 255.0).astype(np.uint8)
+    # float16 has too few digits for the product
+    return np.rint(images * np.float32(255)).astype(np.uint8)
 
 
 def digit_collages(

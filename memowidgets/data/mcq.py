@@ -17,6 +17,7 @@ from memowidgets.checks import is_missing, warn_user
 from memowidgets.data.dataset import (
     ID,
     IntArray,
+    check_whole_characters,
     checked_class_names,
     checked_ids,
     checked_labels,
@@ -253,12 +254,7 @@ class MCQDataset(FileDataset):
             checked_class_names(letters, labels),
             questions=tuple(questions),
             choices=tuple(options),
-            attributes={
-                name: np.array(
-                    list(map(attribute_text, found.columns[name])), dtype=object
-                )
-                for name in parts["attributes"]
-            },
+            attributes={name: _attribute(found, name) for name in parts["attributes"]},
             reply=reply,
         )
         return data.with_template(template, tokenizer=tokenizer)
@@ -639,6 +635,15 @@ def checked_texts(
                 "or pass equal_options='keep'"
             )
     return checked_text(question, "question", where), tuple(options)
+
+
+def _attribute(found: Rows, name: str) -> TextArray:
+    """Return the values of an attribute as texts, after checking that a file can hold them."""
+    texts = [attribute_text(value) for value in found.columns[name]]
+    what = f"the attribute {quoted(name)}"
+    check_whole_characters([name], lambda _: what)
+    check_whole_characters(texts, lambda row: f"{found.places[row]}: {what}")
+    return np.array(texts, dtype=object)
 
 
 def attribute_text(value: Any) -> str:

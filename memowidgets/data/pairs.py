@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_unmasked
+from memowidgets.checks import to_numpy
 from memowidgets.data.dataset import (
     Dataset,
     IntArray,
@@ -215,20 +215,12 @@ def _hash(inputs: Any) -> str:
         if isinstance(leaf, str | bytes | int | float | None):
             parts.append(f"{type(leaf).__name__} {leaf!r}")
         else:  # tensors, arrays and pictures
-            check_unmasked(leaf)
-            values = _array(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
+            values = to_numpy(leaf, "an input")
             parts += [
                 f"{values.dtype}{values.shape}",
                 np.ascontiguousarray(values).tobytes(),
             ]
     return digest_of(*parts)
-
-
-def _array(tensor: Any) -> NDArray[Any]:
-    tensor = tensor.detach().cpu()
-    exact = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
-    array: NDArray[Any] = exact.numpy()
-    return array
 
 
 def _check_steady(pairs: Any, row: int, known: str, label: Any = None) -> None:
@@ -245,7 +237,7 @@ def _label(label: Any, row: int) -> Any:
     """Return a label as a number or a text, or raise for several of them."""
     if not hasattr(label, "detach") and not isinstance(label, np.ndarray):
         return label
-    values = _array(label) if hasattr(label, "detach") else label
+    values = to_numpy(label, "a label")
     if values.size != 1:
         raise ValueError(
             f"the label of row {row} of the data has {values.size} values, so each sample has "
@@ -266,7 +258,7 @@ def _is_image(inputs: Any) -> bool:
 
 def _pixels(image: Any) -> NDArray[np.uint8]:
     """Return a tensor of an image as bytes; one that was normalised is stretched to 0 to 255."""
-    array = np.moveaxis(_array(image), 0, -1)
+    array = np.moveaxis(to_numpy(image), 0, -1)
     if array.dtype == np.uint8:
         return np.ascontiguousarray(array)
     values = np.nan_to_num(array.astype(np.float64))

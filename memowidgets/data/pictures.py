@@ -355,7 +355,7 @@ def _files_below(folder: Path) -> Tree:
     return {
         name: partial(_content, path.read_bytes, partial(os.path.getsize, path))
         for name, path in sorted(named.items())
-        if not any(map(_hidden, name.split("/")))
+        if not any(map(is_hidden, name.split("/")))
     }
 
 
@@ -367,7 +367,7 @@ def _files_inside(archive: zipfile.ZipFile) -> Tree:
         )
         for info in sorted(archive.infolist(), key=lambda info: info.filename)
         if not info.is_dir()
-        and not any(map(_hidden, PurePosixPath(info.filename).parts))
+        and not any(map(is_hidden, PurePosixPath(info.filename).parts))
     }
 
 
@@ -382,7 +382,8 @@ def _content(read: Callable[[], bytes], size: Callable[[], int]) -> bytes:
         raise UnreadableError("encrypted or broken") from None
 
 
-def _hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder of this name is left out."""
     return name.startswith(".") or name == "__MACOSX"
 
 

@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -24,13 +25,14 @@ from memowidgets.data.dataset import (
     ID,
     Dataset,
     IntArray,
+    check_whole_characters,
     checked_classes,
     checked_ids,
     writable,
 )
 from memowidgets.files import checked_path, fill, replacement_of
 from memowidgets.store import NotThereError
-from memowidgets.vocabulary import HALF_CHARACTERS, first_line, listed, quoted, visible
+from memowidgets.vocabulary import first_line, listed, quoted, visible
 
 if TYPE_CHECKING:
     import os
@@ -340,10 +342,10 @@ def read_csv(
 
 def _lines_of_csv(path: Path, sep: str) -> list[tuple[str, list[str]]]:
     """Return the place and the cells of each line that is not empty."""
-    reader = csv.reader(
-        io.StringIO(_text_of(path), newline="\n"), delimiter=sep, strict=True
-    )
+    text = _text_of(path)
+    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=sep, strict=True)
     lines, start = [], 1
+    usual = csv.field_size_limit(len(text) + 1)  # a text may be longer than this
     try:
         for cells in reader:
             if cells:
@@ -351,6 +353,8 @@ def _lines_of_csv(path: Path, sep: str) -> list[tuple[str, list[str]]]:
             start = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path}, line {start}: broken CSV ({error})") from error
+    finally:
+        csv.field_size_limit(usual)
     if not lines:
         raise ValueError(f"{path} is empty: it has no row")
     where, first = lines[0]
@@ -570,7 +574,8 @@ class FileDataset(Dataset):
         """
         out = io.StringIO(newline="")
         columns = self._columns()
-        writer = csv.writer(out, lineterminator="\n")
+        # with quotes around each text, because a bare carriage return would end its line
+        writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(
             zip(*(map(_cell, values) for values in columns.values()), strict=True)
@@ -596,31 +601,33 @@ class FileDataset(Dataset):
             # of what is known since the samples were first read
             warnings.simplefilter("ignore")
             fill(temporary, content.encode())
-            again: Self = getattr(type(self), loader)(
-                temporary, **self._reading_keywords()
-            )
-            self._check_same(again, target)
+            try:
+                again: Self = getattr(type(self), loader)(
+                    temporary, **self._reading_keywords()
+                )
+                self._check_same(again)
+            except ValueError as error:
+                reason = str(error).replace(f"{temporary}, ", "")
+                raise ValueError(f"{target} is not written: {reason}") from None
         source = again.source or {}
         return again.with_source(
             source["loader"], **source["arguments"] | {"path": target}
         )
 
-    def _check_same(self, again: FileDataset, target: Path) -> None:
-        """Raise for the first sample that is another one in a dataset that was read again."""
-        known, read = (
-            zip(
-                data.content_hashes(),
-                [data.class_names[i] for i in data.labels],
-                strict=True,
-            )
-            for data in (self, again)
-        )
-        for name, old, new in zip(self.ids, known, read, strict=True):
-            if old != new:
+    def _check_same(self, again: FileDataset) -> None:
+        """Raise for the first value that is another one in a dataset that was read again."""
+        read = again._columns()
+        for column, values in self._columns().items():
+            known = list(map(_plain, values))
+            found = list(map(_plain, read.get(column, ())))
+            if known != found:
+                pairs = enumerate(zip_longest(known, found))
+                row = next(row for row, (old, new) in pairs if old != new)
                 raise ValueError(
-                    f"{target} is not written: {quoted(name)} would be read as another sample. "
-                    "Spaces around a name of a column and categories that are empty or NA do not "
-                    "survive in a CSV file; pass to_jsonl(path), or keep to_frame()"
+                    f"the column {quoted(column)} of {quoted(self.ids[row])} (row {row}) would be "
+                    "read as another value. Spaces around a column's name and categories that are "
+                    "empty or NA do not survive in a CSV file; pass to_jsonl(path), or keep "
+                    "to_frame()"
                 )
 
 
@@ -811,11 +818,7 @@ def checked_text(value: Any, what: str, where: str) -> str:
         )
     if not value.strip():
         raise ValueError(f"{where}: the {what} is empty")
-    if HALF_CHARACTERS.search(value):
-        raise ValueError(
-            f"{where}: the {what} has half a character (a lone surrogate), which no tokenizer "
-            "can read; correct the text's encoding"
-        )
+    check_whole_characters([value], lambda _: f"{where}: the {what}")
     return str(value)  # NumPy's texts too
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -15,7 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_missing, several, warn_user
 from memowidgets.data.dataset import ID, check_whole_characters, checked_ids
-from memowidgets.data.rows import FileDataset, Rows, as_text, labels_of, rows_of_frame
+from memowidgets.data.rows import (
+    FileDataset,
+    Rows,
+    as_text,
+    check_once,
+    labels_of,
+    rows_of_frame,
+)
 from memowidgets.vocabulary import listed, quoted, verb
 
 if TYPE_CHECKING:
@@ -30,6 +37,7 @@ _WRITTEN_NUMBER = re.compile(
 )
 _LARGEST = 1e100  # the variance of larger numbers is beyond float64
 _NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
+_NUMBER = (int, float, np.integer, np.floating, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -70,12 +78,16 @@ class TableDataset(FileDataset):
     An `Audit` fits the encoding on its pool, so held-out rows have no part in it. All of its models
     use this encoding. It is fitted again when a run is opened, and never stored.
 
-    Equal rows stay on one side of every split.
+    Columns that are `shown` are no features: a page and a file have them, and a model does not.
+
+    Rows that are equal to a model stay on one side of every split.
 
     Attributes
     ----------
     columns : dict of str to array of shape (n,)
         Values of each column: float64 with NaN if missing, or texts with None if missing.
+    shown : tuple of str
+        Columns that no model reads.
     ids, labels, class_names, canaries, source
         As in `Dataset`.
     encoding : sklearn.compose.ColumnTransformer or None
@@ -97,6 +109,7 @@ class TableDataset(FileDataset):
     """
 
     columns: dict[str, NDArray[Any]]
+    shown: tuple[str, ...] = ()
 
     _fields: ClassVar[tuple[str, ...]] = ("columns",)
     _noun: ClassVar[str] = "rows"
@@ -110,6 +123,7 @@ class TableDataset(FileDataset):
         ids: str | None = None,
         categorical: Sequence[str] = (),
         drop: Sequence[str] = (),
+        shown: Sequence[str] = (),
     ) -> Self:
         """Create a dataset from a pandas DataFrame.
 
@@ -130,6 +144,9 @@ class TableDataset(FileDataset):
             more than half are different, where these are categories nevertheless.
         drop : sequence of str
             Columns that are left out, besides those of the labels and the ids.
+        shown : sequence of str
+            Columns that are shown beside a row and that no model reads, such as notes, names and
+            dates. Whatever is not a number is a text there, and a blank text is a missing value.
 
         Returns
         -------
@@ -141,7 +158,7 @@ class TableDataset(FileDataset):
             If a column is missing, a label is missing or is not a class, a number is infinite, a
             column has dates or other objects, numbers that are written as texts, nothing but
             missing values, or texts of which more than half are different, there is only one class,
-            or ids repeat. The message names all such columns.
+            or ids repeat. The message names all such columns, and the row of a bad value.
         TypeError
             If this is not a DataFrame.
 
@@ -162,7 +179,7 @@ class TableDataset(FileDataset):
         """
         label, ids = _name_of(label), _name_of(ids)
         rows = frame if isinstance(frame, Rows) else rows_of_frame(frame, label)
-        given = {"categorical": categorical, "drop": drop}
+        given = {"categorical": categorical, "drop": drop, "shown": shown}
         needed = {
             name: [*map(_name_of, several(name, names))]
             for name, names in given.items()
@@ -173,12 +190,18 @@ class TableDataset(FileDataset):
             for one in rows.columns
             if one not in {label, ids or ID, *needed["drop"]}
         ]
-        made = _read(rows, read, {*needed["categorical"], *rows.categorical})
+        codes = {*needed["categorical"], *rows.categorical}
+        made = _read(rows, read, codes, needed["shown"])
         if not made:
             raise ValueError(
                 "the table has no column besides the label; a model has nothing to read"
             )
-        data = cls(checked_ids(found[2], len(rows)), *found[:2], columns=made)
+        data = cls(
+            checked_ids(found[2], len(rows)),
+            *found[:2],
+            columns=made,
+            shown=tuple(name for name in made if name in needed["shown"]),
+        )
         data._warn_of_contradictions()
         data._warn_of_gaps()
         return data
@@ -186,8 +209,8 @@ class TableDataset(FileDataset):
     _from_rows = from_frame
 
     def _count_missing(self) -> dict[str, int]:
-        """Return the number of missing values of each column."""
-        values = self.columns.items()
+        """Return the number of missing values of each column that a model reads."""
+        values = self._features.items()
         return {
             name: sum(value is None for value in map(_value, each))
             for name, each in values
@@ -206,12 +229,16 @@ class TableDataset(FileDataset):
             )
 
     def _summary(self) -> Iterable[str]:
-        numbers = sum(_is_numeric(values) for values in self.columns.values())
-        others, gaps = len(self.columns) - numbers, sum(self._count_missing().values())
-        kinds = [f"{numbers} {verb(numbers, 'number', 'numbers')}"] if numbers else []
-        kinds += (
-            [f"{others} {verb(others, 'category', 'categories')}"] if others else []
+        numbers = sum(_is_numeric(values) for values in self._features.values())
+        others = len(self._features) - numbers
+        shown = len(self.shown)
+        gaps = sum(self._count_missing().values())
+        counts = (
+            (numbers, verb(numbers, "number", "numbers")),
+            (others, verb(others, "category", "categories")),
+            (shown, f"{verb(shown, 'column', 'columns')} to show"),
         )
+        kinds = [f"{count} {words}" for count, words in counts if count]
         yield f"{len(self)} rows of {' and '.join(kinds)}"
         yield f"{len(self.class_names)} classes"
         if gaps:
@@ -227,11 +254,15 @@ class TableDataset(FileDataset):
         )
 
     def _contents(self) -> Iterable[bytes]:
-        names = json.dumps(list(self.columns)).encode()
-        rows = zip(
-            *(map(_value, values) for values in self.columns.values()), strict=True
-        )
+        columns = self._features or self.columns
+        names = json.dumps(list(columns)).encode()
+        rows = zip(*(map(_value, values) for values in columns.values()), strict=True)
         return (names + json.dumps(row).encode() for row in rows)
+
+    @property
+    def _features(self) -> dict[str, NDArray[Any]]:
+        """The columns that a model reads."""
+        return {k: v for k, v in self.columns.items() if k not in self.shown}
 
     def _columns(self) -> dict[str, Any]:
         label, name = self._label_and_id()
@@ -246,6 +277,7 @@ class TableDataset(FileDataset):
             "class_names": list(self.class_names),
             "ids": name,
             "categorical": codes,
+            "shown": list(self.shown),
         }
 
     def _label_and_id(self) -> tuple[str, str]:
@@ -268,6 +300,11 @@ class TableDataset(FileDataset):
         Returns
         -------
         TableDataset
+
+        Raises
+        ------
+        ValueError
+            If all columns are only shown.
         """
         from sklearn.compose import ColumnTransformer
         from sklearn.impute import MissingIndicator, SimpleImputer
@@ -275,8 +312,14 @@ class TableDataset(FileDataset):
         from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
         imputed = SimpleImputer(strategy="median", keep_empty_features=True)
-        numbers = [name for name, values in self.columns.items() if _is_numeric(values)]
-        texts = [name for name in self.columns if name not in set(numbers)]
+        features = self._features
+        if not features:
+            raise ValueError(
+                "all columns of this table are only shown, so a model has nothing to read; make it "
+                "with TableDataset.from_frame(frame, label=…), which reads columns as features"
+            )
+        numbers = [name for name, values in features.items() if _is_numeric(values)]
+        texts = [name for name in features if name not in set(numbers)]
         encoding = ColumnTransformer(
             [
                 ("numbers", make_pipeline(imputed, StandardScaler()), numbers),
@@ -313,7 +356,7 @@ class TableDataset(FileDataset):
         import pandas as pd
 
         return pd.DataFrame(
-            {k: pd.Series(v, dtype=v.dtype) for k, v in self.columns.items()}
+            {k: pd.Series(v, dtype=v.dtype) for k, v in self._features.items()}
         )
 
 
@@ -323,34 +366,38 @@ def _name_of(column: Any) -> Any:
 
 
 def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
-    """Return the columns of a frame that is shown and not trained on: anything is a text.
+    """Return the columns of a frame that is shown and not trained on.
 
     Columns ``id`` and ``label`` are left out, because a sample has them anyway.
     """
-    found = {}
-    frame = frame.drop(columns=[ID, "label"], errors="ignore")
-    for i, name in enumerate(map(str, frame.columns)):
-        values = frame.iloc[:, i]
-        if values.dtype.kind in "biuf":
-            found[name] = values.to_numpy(dtype=np.float64)
-        else:
-            words = [
-                None if is_missing(value) else str(value) for value in values.tolist()
-            ]
-            found[name] = np.array(words, dtype=object)
-    return found
+    names = [str(name) for name in frame.columns]
+    check_once(names, "the table")
+    columns = {
+        name: frame.iloc[:, i].tolist()
+        for i, name in enumerate(names)
+        if name not in (ID, "label")
+    }
+    places = [f"row {row}" for row in range(len(frame))]
+    return _read(Rows("the table", columns, places), list(columns), (), list(columns))
 
 
 def _read(
-    rows: Rows, names: Sequence[str], codes: Collection[str]
+    rows: Rows,
+    names: Sequence[str],
+    codes: Collection[str],
+    shown: Collection[str],
 ) -> dict[str, NDArray[Any]]:
     """Return columns by name, or raise one error that has the problems of all of them."""
+    check_whole_characters(names, lambda i: f"the column name {quoted(names[i])}")
     made, problems = {}, []
-    make = partial(_csv_column, decimal=rows.decimal) if rows.are_cells else _column
     for name in names:
+        values = list(rows.columns[name])
+        is_category = name in codes
+        make = _shown_column if name in shown else _column
+        if rows.are_cells and not (name in shown and is_category):
+            values = _values_of_cells(values, is_category, rows.decimal)
         try:
-            check_whole_characters([name], "the column name")
-            made[name] = make(name, list(rows.columns[name]), name in codes)
+            made[name] = make(name, values, is_category, rows.places)
         except ValueError as error:
             problems.append(str(error))
     if problems:
@@ -358,41 +405,82 @@ def _read(
     return made
 
 
-def _column(name: str, values: Sequence[Any], is_category: bool) -> NDArray[Any]:
+def _shown_column(
+    name: str, values: list[Any], is_text: bool, places: Sequence[str]
+) -> NDArray[Any]:
+    """Return a column that no model reads: numbers if float64 holds all of them, else texts."""
+    there = [None if _is_blank(value) else value for value in values]
+    if not is_text and all(value is None or _is_exact(value) for value in there):
+        return np.array([np.nan if value is None else float(value) for value in there])
+    words = [None if value is None else str(value) for value in there]
+    return _texts(name, words, places)
+
+
+def _is_blank(value: Any) -> bool:
+    return is_missing(value) or (isinstance(value, str) and not value.strip())
+
+
+def _is_exact(value: Any) -> bool:
+    if not isinstance(value, _NUMBER):
+        return False
+    number = _float(value)
+    return abs(number) <= _LARGEST and bool(number == value)
+
+
+def _column(
+    name: str, values: list[Any], is_category: bool, places: Sequence[str]
+) -> NDArray[Any]:
     """Return a column as real numbers, or as texts, or raise an error that names it."""
     gaps = [is_missing(value) for value in values]
     if all(gaps):
         raise ValueError(f"the column {quoted(name)} has no value; leave it out")
     there = [value for value, gap in zip(values, gaps, strict=True) if not gap]
-    if not is_category and all(
-        isinstance(v, int | float | np.number | np.bool_) for v in there
-    ):
+    if not is_category and all(isinstance(value, _NUMBER) for value in there):
         pairs = zip(values, gaps, strict=True)
-        numbers = np.array([np.nan if gap else float(v) for v, gap in pairs])
+        numbers = np.array([np.nan if gap else _float(v) for v, gap in pairs])
         large = np.abs(numbers) > _LARGEST
         if large.any():
             row = int(large.argmax())
             raise ValueError(
-                f"the column {quoted(name)} is {numbers[row]:g} in row {row}, and numbers beyond "
-                f"±{_LARGEST:g} cannot be scaled; correct it or leave it empty"
+                f"the column {quoted(name)} is {numbers[row]:g} in {places[row]}, and numbers "
+                f"beyond ±{_LARGEST:g} cannot be scaled; correct it or leave it empty"
             )
         _warn_of_ids(name, there)
         return numbers
-    _check_categories(name, there, len(values), is_category)
-    check_whole_characters(map(as_text, there), f"the column {quoted(name)}: the value")
+    allowed = (str, *_NUMBER) if is_category else str
+    for value, gap, place in zip(values, gaps, places, strict=True):
+        if not (gap or isinstance(value, allowed)):
+            raise ValueError(
+                f"the column {quoted(name)} has a value of type {type(value).__name__} in {place}; "
+                "make all of them numbers, or all of them texts, or pass "
+                f"shown=[{quoted(name)}] to see it and not train on it, or drop=[{quoted(name)}]"
+            )
     words = [None if gap else as_text(v) for v, gap in zip(values, gaps, strict=True)]
+    texts = _texts(name, words, places)
+    _check_categories(name, words, is_category)
+    return texts
+
+
+def _float(value: Any) -> float:
+    """Return a number as float64, infinite where that has no such number."""
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf if value > 0 else -math.inf
+
+
+def _texts(
+    name: str, words: list[str | None], places: Sequence[str]
+) -> NDArray[np.object_]:
+    check_whole_characters(
+        words, lambda row: f"the column {quoted(name)} in {places[row]}"
+    )
     return np.array(words, dtype=object)
 
 
-def _check_categories(name: str, there: list[Any], n: int, is_category: bool) -> None:
-    allowed = str | int | float | np.number | np.bool_ if is_category else str
-    other = [value for value in there if not isinstance(value, allowed)]
-    if other:
-        raise ValueError(
-            f"the column {quoted(name)} has a value of type {type(other[0]).__name__}; make all of "
-            f"them numbers, or all of them texts, or pass drop=[{quoted(name)}]"
-        )
-    texts = set(map(as_text, there))
+def _check_categories(name: str, words: list[str | None], is_category: bool) -> None:
+    texts = {word for word in words if word is not None}
+    n = len(words)
     different = len(texts)
     written = [text for text in texts if _WRITTEN_NUMBER.fullmatch(text.strip())]
     if not is_category and 2 * len(written) > different:
@@ -406,7 +494,8 @@ def _check_categories(name: str, there: list[Any], n: int, is_category: bool) ->
     if different > max(most, _FEW_ROWS):
         raise ValueError(
             f"the column {quoted(name)} has {different} different texts in {n} rows, too many for "
-            f"categories; pass drop=[{quoted(name)}], ids={quoted(name)} if it names the rows, or "
+            f"categories; pass shown=[{quoted(name)}] to see it and not train on it, "
+            f"drop=[{quoted(name)}], ids={quoted(name)} if it names the rows, or "
             f"categorical=[{quoted(name)}] if they are up to {_MOST_CATEGORIES} categories"
         )
 
@@ -422,10 +511,10 @@ def _warn_of_ids(name: str, there: list[Any]) -> None:
         )
 
 
-def _csv_column(
-    name: str, cells: Sequence[Any], is_category: bool, decimal: str = "."
-) -> NDArray[Any]:
-    """Return a CSV column: numbers if all cells are, but for those that stand for none.
+def _values_of_cells(
+    cells: list[str | None], is_category: bool, decimal: str
+) -> list[Any]:
+    """Return the numbers in cells that are all numbers, or stand for none; else the texts.
 
     Codes stay as they are written, because 007 and 7 can be different ones.
     """
@@ -433,8 +522,8 @@ def _csv_column(
     try:
         numbers = [None if cell is None else _number(cell, decimal) for cell in there]
     except ValueError:
-        return _column(name, cells, is_category)
-    return _column(name, there if is_category else numbers, is_category)
+        return list(cells)
+    return there if is_category else numbers
 
 
 def _number(cell: str, decimal: str) -> float:

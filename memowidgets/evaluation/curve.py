@@ -100,7 +100,7 @@ def class_spread(scores: Floats, labels: ArrayLike) -> tuple[Floats, Floats]:
     The robust deviation is 1.4826 times the median absolute deviation. It is never 0: where most
     scores of a class are equal, others may differ by rounding alone.
     """
-    classes = plain_labels(to_numpy(labels))
+    classes = plain_labels(labels)
     if classes.shape != scores.shape:
         raise ValueError(
             f"labels must hold one label for each of {len(scores)} scores, but has shape "
@@ -562,7 +562,7 @@ def roc(
     if models is not None and groups is None:
         raise ValueError("models= also needs groups=, the sample of each row")
     check_same_order(scores=scores, memorized=memorized)
-    values, truth = checked_scores(scores), to_numpy(memorized)
+    values, truth = checked_scores(scores), to_numpy(memorized, "memorized")
     if truth.dtype.kind not in "biufO" or not np.isin(truth, (0, 1)).all():
         raise TypeError(
             f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}"

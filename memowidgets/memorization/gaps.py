@@ -107,7 +107,7 @@ def checked_models(
 
 def checked_mask(members: ArrayLike, name: str = "a member mask") -> Mask:
     """Return members as a bool array; numbers are refused, because 0 and 1 may be scores."""
-    mask = to_numpy(members)
+    mask = to_numpy(members, name)
     if mask.dtype == np.bool_:
         return mask
     raise TypeError(

@@ -16,6 +16,7 @@ from memowidgets.checks import (
     is_tensor,
     plain_labels,
     real_numbers,
+    strided,
     to_numpy,
 )
 
@@ -56,16 +57,17 @@ def checked_numbers(values: Any, what: str) -> Array:
     """Return real numbers as an array, or as a tensor where they are; raise for anything else."""
     if not is_tensor(values):
         return real_numbers(values, what)
-    if values.is_complex():
+    tensor = strided(values, what)
+    if tensor.is_complex():
         raise TypeError(
-            f"{what} must be real numbers, not values of type {values.dtype}"
+            f"{what} must be real numbers, not values of type {tensor.dtype}"
         )
-    return values.detach()
+    return tensor
 
 
 def checked_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
     """Return `y` as an array with one label for each sample, or raise."""
-    labels = to_numpy(y)
+    labels = to_numpy(y, "y")
     if labels.dtype.kind not in "biu":
         labels = plain_labels(labels if labels.dtype.kind == "f" else y)
     if labels.shape != (n_samples,):

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.checks import (
     check_finite,
     check_same_order,
-    is_tensor,
     numbered_labels,
     real_numbers,
     to_numpy,
@@ -128,7 +127,7 @@ def _columns_of(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
         raise ValueError(
             f"logits must be (n_samples, n_classes), but have shape {tuple(logits.shape)}"
         )
-    numbers, names = numbered_labels(to_numpy(y) if is_tensor(y) else y)
+    numbers, names = numbered_labels(y)
     labels = checked_labels(numbers, logits.shape[0])
     n_columns = int(logits.shape[1])
     if names is not None and len(names) != n_columns:

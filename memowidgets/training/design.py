@@ -370,7 +370,7 @@ def _groups(data: Dataset) -> NDArray[np.int64]:
 
 def _positions_of(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int64]:
     """Return the positions of samples that are given by ids or as a mask."""
-    array = to_numpy(given)
+    array = to_numpy(given, what)
     if array.dtype == np.bool_:
         if array.shape != (len(data),):
             raise ValueError(

@@ -66,7 +66,7 @@ def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
 
 def checked_classes(name: str, values: ArrayLike, n: int) -> Places:
     """Return the class of each of n samples as a number, or raise."""
-    labels = plain_labels(to_numpy(values))
+    labels = plain_labels(values)
     if labels.shape != (n,):
         raise ValueError(
             f"{name} has the shape {labels.shape} for {n} samples: give one for each"
@@ -332,7 +332,7 @@ def checked_scores(
         values = np.full(n or 0, np.nan)
     else:
         values = checked_column(
-            "scores", scores, len(to_numpy(scores)) if n is None else n
+            "scores", scores, len(to_numpy(scores, "scores")) if n is None else n
         )
         if not len(values):
             raise ValueError("scores is empty: there must be at least one sample")

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.checks import check_finite, check_same_order
+from memowidgets.checks import (
+    check_finite,
+    check_same_order,
+    real_numbers,
+    to_numpy,
+)
 from memowidgets.evaluation.scored import Scored
 from memowidgets.vocabulary import quoted
 from memowidgets.widgets.explored import checked_scores
@@ -187,7 +192,7 @@ def rows_from(
 
 
 def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
-    array = np.asarray(labels)
+    array = to_numpy(labels, "labels")
     if array.shape != (n,):
         raise ValueError(f"labels has the shape {array.shape} for {n} samples")
     if array.dtype.kind not in "iub":
@@ -202,7 +207,7 @@ def _checked_probabilities(
 ) -> NDArray[np.float64] | None:
     if probabilities is None:
         return None
-    array = np.asarray(probabilities)
+    array = real_numbers(probabilities, "probabilities")
     if array.ndim != 2 or len(array) != n:
         raise ValueError(
             f"probabilities must have the shape ({n}, number of classes), not {array.shape}"

@@ -218,14 +218,14 @@ def reader_for(samples: Any) -> SampleReader:
     >>> reader_for(["first text", "second text"]).card(1).text
     'second text'
     """
+    if is_tensor(samples):
+        samples = to_numpy(samples, "samples")
     if not hasattr(samples, "__len__") or not hasattr(samples, "__getitem__"):
         raise TypeError(
             f"samples must have a length and an order, not be {type(samples).__name__}"
         )
     if len(samples) == 0:
         raise ValueError("samples is empty: there must be at least one")
-    if is_tensor(samples):
-        samples = to_numpy(samples)
     if hasattr(samples, "iloc") and samples.ndim == 1:  # a pandas Series
         samples = samples.tolist()
     if hasattr(samples, "iloc"):  # a pandas DataFrame
@@ -255,7 +255,7 @@ class _Images(SampleReader):
 
     def card(self, position: int) -> Card:
         sample = self._samples[position]
-        pixels = _as_bytes(np.asarray(value_of(sample, "image")))
+        pixels = _as_bytes(to_numpy(value_of(sample, "image"), "an image"))
         return Card(image=pixels, canary=self._is_canary(position))
 
 

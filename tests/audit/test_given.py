@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -365,6 +366,73 @@ def test_samples_of_every_kind_are_shown_and_kept(samples, kind, name):
     assert audit.decisions["id"].tolist() == [name]
 
 
+def visits():
+    """A table as a clinic has it: dates, notes, amounts, gaps."""
+    days = pd.Series(pd.date_range("2024-01-01", periods=N, tz="Europe/Berlin"))
+    notes = [f'=SUM({i})\r\n"well", \r{i}\u2028so' for i in range(N)]
+    return pd.DataFrame(
+        {
+            "day": days.where(days.index % 7 > 0),
+            "born": [day.date() for day in days],
+            "note": [None, "", " ", *notes[3:]],
+            "stay": pd.to_timedelta(np.arange(N), unit="h"),
+            "paid": [Decimal(i) / 7 for i in range(N)],
+            "code": pd.Series([f"{i:03d}" for i in range(N)], dtype="string[pyarrow]"),
+            "ward": pd.Categorical([*"ABC"] * (N // 3)),
+            "beds": pd.array([None, *range(1, N)], dtype="Int64"),
+            "ill": pd.array([None, *[True, False] * (N // 2)][:N], dtype="boolean"),
+            "dose": np.where(np.arange(N) == 3, np.inf, 1e-310),
+            "account": [10**19 + i for i in range(N)],
+            3: [[i] for i in range(N)],
+        }
+    )
+
+
+@pytest.mark.parametrize("how", ["to_csv", "to_jsonl"])
+def test_a_table_of_anything_is_written_and_read_again(how, tmp_path):
+    audit = audit_of(samples=visits(), class_names=["a\rb", "=c", "d, e"])
+    audit.decision_log.decide(["005"], "remove")
+    kept = audit.kept()
+    assert {"account", "code", "day", "dose"} <= {
+        name for name, values in kept.columns.items() if values.dtype == object
+    }
+    assert kept.columns["day"][1].startswith("2024-01-02 00:00:00+01:00")
+    again = getattr(kept, how)(tmp_path / "visits")
+    assert again.to_frame().equals(kept.to_frame())
+    assert again.content_hashes() == kept.content_hashes()
+
+
+TEXTS = [f"text {i}" for i in range(N)]
+
+
+def with_third(value):
+    return [*TEXTS[:3], value, *TEXTS[4:]]
+
+
+@pytest.mark.parametrize(
+    ("samples", "facts"),
+    [
+        (with_third("half \ud83d"), "row 3 of samples.*half a character"),
+        (pd.DataFrame({"text": with_third(np.nan)}), "row 3 of samples: .*missing"),
+        (
+            pd.DataFrame({"note": with_third("\ud83d")}, dtype=object),
+            "'note' in row 3.*half",
+        ),
+        (pd.DataFrame([[1, 2]] * N, columns=["x", "x"]), "samples: two columns.*'x'"),
+    ],
+)
+def test_samples_that_no_file_can_hold_are_refused_by_their_row(samples, facts):
+    with pytest.raises(ValueError, match=facts):
+        audit_of(samples=samples)
+
+
+def test_an_empty_text_is_shown_and_no_file_of_texts_has_it(tmp_path):
+    audit = audit_of(samples=with_third(" "))
+    assert audit.data[3] == " "
+    with pytest.raises(ValueError, match=r"texts\.csv is not written: line 5.*missing"):
+        audit.kept().to_csv(tmp_path / "texts.csv")
+
+
 def test_without_samples_ids_are_shown_and_nothing_is_kept(audit):
     assert audit.member_data[3].id == "003"
     with pytest.raises(StoreError, match="only their ids: give samples="):
@@ -633,7 +701,10 @@ def shares(turn) -> dict:
         ),
         ({"canaries": np.zeros(N, int)}, r"canaries must be bool.*astype\(bool\)"),
         ({"samples": ["text"] * 3}, "3 samples but 240 labels"),
-        ({"samples": [object()] * N}, "samples holds object; give a dataset, images"),
+        (
+            {"samples": [object()] * N},
+            "row 0 of samples is of type object; give a dataset",
+        ),
         ({"samples": "text"}, "not str"),
         ({"probabilities": probabilities()}, "logits= or probabilities="),
         (

@@ -465,9 +465,21 @@ def test_images_are_written_to_class_folders(tmp_path):
         tmp_path / "grey"
     )
     assert grey.images.shape == (N, 6, 5, 1)
-    for name in ("../x", "a/b", ".hidden", "..", " x"):
+    for name in (
+        "../x",
+        "a/b",
+        ".hidden",
+        "..",
+        " x",
+        "",
+        "a\0",
+        "__MACOSX",
+        "é" * 128,
+    ):
         with pytest.raises(ValueError, match="cannot be the name of a folder"):
             images(class_names=["a", "b", name]).to_folder(tmp_path / "other")
+    with pytest.raises(ValueError, match="at least two"):
+        data.take([0]).to_folder(tmp_path / "other")
     assert not (tmp_path / "other").exists()
     with pytest.raises(FileExistsError, match="out exists"):
         data.to_folder(tmp_path / "out")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memowidgets.data import ImageDataset
-from memowidgets.data.images import digit_collages, fit_image
+from memowidgets.data.images import _can_be_folder, digit_collages, fit_image
 
 LABELS = [0, 1, 0, 1]
 
@@ -40,8 +44,8 @@ def test_pixels_are_refused_by_their_row(images, facts):
 
 def test_channels_may_come_first_and_real_numbers_are_shares_of_white():
     colour = pixels(4, 3, 8, 8) * 255
-    for given in (colour, colour / 255):
-        data = ImageDataset.from_arrays(given, LABELS)
+    for images in (colour, colour / 255):
+        data = ImageDataset.from_arrays(images, LABELS)
         np.testing.assert_array_equal(data.images, np.moveaxis(colour, 1, -1))
 
 
@@ -104,3 +108,30 @@ def test_canaries_from_elsewhere_replace_images_under_random_labels():
     ):
         with pytest.raises(ValueError, match=facts):
             data.with_canaries(n, kind=kind)
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+        min_size=3,
+        max_size=3,
+        unique=True,
+    )
+)
+@settings(max_examples=30)
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of classes that look alike
+def test_classes_of_any_name_are_written_and_read_again_or_refused(names):
+    ids = ["a/b", "é\r", "x" * 300, "\0x", "..", ""]
+    labels = [0, 1, 2, 2, 1, 0]
+    images = pixels(6, 4, 5, 3)
+    with tempfile.TemporaryDirectory() as folder:
+        data = ImageDataset.from_arrays(images, labels, names, ids)
+        if any(_can_be_folder(name) is False for name in names):
+            with pytest.raises(ValueError, match="name of a folder"):
+                data.to_folder(f"{folder}/out")
+            return
+        again = data.to_folder(f"{folder}/out")
+    assert again.class_names == tuple(sorted(names))
+    order = np.argsort(np.array(names, dtype=object)[labels], kind="stable")
+    np.testing.assert_array_equal(again.images, images[order])
+    assert again.labels.tolist() == [0, 0, 1, 1, 2, 2]

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from memowidgets.data import ImageDataset, MCQDataset, TableDataset, TextDataset
+from memowidgets.data import (
+    ImageDataset,
+    MCQDataset,
+    TableDataset,
+    TextDataset,
+)
 
 KINDS = {"texts": TextDataset, "table": TableDataset, "questions": MCQDataset}
 CSV = {name: kind.from_csv for name, kind in KINDS.items()}
@@ -382,3 +392,95 @@ def test_new_texts_are_checked_by_their_id(words, facts):
     assert data.with_texts({"1": "c"}).texts == ("a", "c")
     with pytest.raises(ValueError, match=facts):
         data.with_texts(words)
+
+
+# Texts of any characters, written and read again
+
+HOSTILE = "\r\n\t\0\x1c\x85\u2028\u2029\u200b\ufeff\"',;|=+-@\\{} e\u0301é𝄞"
+WORDS = st.text(
+    st.one_of(st.sampled_from(HOSTILE), st.characters(exclude_categories=["Cs"])),
+    max_size=12,
+)
+TEXTS = WORDS.filter(str.strip)
+COLUMN = WORDS.filter(lambda name: name.strip() == name)
+
+
+def same_after_writing(data, hows=("to_csv", "to_jsonl")):
+    """Whether files of the data give the same rows, at once and by their source."""
+    with tempfile.TemporaryDirectory() as folder:
+        for how in hows:
+            again = getattr(data, how)(f"{folder}/{how}")
+            assert again.to_frame().equals(data.to_frame())
+            read = again.source["loader"].partition(".")[2]
+            loaded = getattr(type(data), read)(**again.source["arguments"])
+            assert loaded.to_frame().equals(data.to_frame())
+
+
+@given(st.data())
+@settings(max_examples=40)
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of classes that look alike
+def test_texts_of_any_characters_are_written_and_read_again(drawn):
+    texts = drawn.draw(st.lists(TEXTS, min_size=2, max_size=5))
+    names = drawn.draw(st.lists(TEXTS, min_size=2, max_size=2, unique=True))
+    ids = st.lists(TEXTS, min_size=len(texts), max_size=len(texts), unique=True)
+    labels = [row % 2 for row in range(len(texts))]
+    same_after_writing(TextDataset.from_texts(texts, labels, names, drawn.draw(ids)))
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_questions_of_any_characters_are_written_and_read_again(drawn):
+    options = st.lists(TEXTS, min_size=2, max_size=4, unique=True)
+    attribute = drawn.draw(COLUMN.filter(lambda name: name not in RESERVED))
+    rows = [
+        {
+            "question": drawn.draw(TEXTS),
+            "choices": drawn.draw(options),
+            "answer": row % 2,
+            attribute: drawn.draw(WORDS),
+        }
+        for row in range(3)
+    ]
+    same_after_writing(MCQDataset.from_records(rows, answers="index"))
+
+
+RESERVED = ("question", "choices", "answer", "id")
+
+
+def test_each_hostile_character_is_written_and_read_again():
+    texts = [text for c in HOSTILE for text in (f"a{c}", f"{c}a", f"a{c}b")]
+    labels = [row % 2 for row in range(len(texts))]
+    same_after_writing(TextDataset.from_texts(texts, labels))
+
+
+def test_a_text_of_a_whole_book_is_written_and_read_again():
+    book = "It was a dark night. " * 20_000
+    same_after_writing(TextDataset.from_texts([book, "short"], [0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("column", "facts"),
+    [
+        ({"ward \ud83d": "a"}, "'ward .*half a character"),
+        ({"ward": "a \ud83d"}, "row 1.*'ward'.*half a character"),
+    ],
+)
+def test_an_attribute_that_no_file_can_hold_is_refused_where_it_enters(column, facts):
+    rows = [{"question": f"{n}?", "choices": ["x", "y"], "answer": n} for n in (0, 1)]
+    rows[1] |= column
+    with pytest.raises(ValueError, match=facts):
+        MCQDataset.from_records(rows)
+
+
+def test_what_cannot_be_read_again_is_named_by_its_row_and_nothing_is_left(tmp_path):
+    empty = replace(TextDataset.from_texts(["a", "b"], [0, 1]), texts=("a", ""))
+    rows = [{"question": "1?", "choices": ["x", "y"], "answer": n} for n in (0, 1)]
+    named = MCQDataset.from_records([row | {" ward": "a"} for row in rows])
+    for data, facts in (
+        (empty, r"out\.csv is not written: line 3: the text is missing"),
+        (named, r"out\.csv is not written: .*' ward' of '0' \(row 0\).*to_jsonl"),
+    ):
+        with pytest.raises(ValueError, match=facts):
+            data.to_csv(tmp_path / "out.csv")
+    assert not list(tmp_path.iterdir())
+    same_after_writing(named, ["to_jsonl"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -234,3 +237,100 @@ def test_whole_numbers_that_rise_from_row_to_row_are_said():
     ):
         TableDataset.from_frame(table, "outcome")
     TableDataset.from_frame(table.assign(number=table["number"] % 100), "outcome")
+
+
+# Columns of any kind, written and read again
+
+DAY = pd.Timestamp("2024-02-29 12:30")
+HUGE = 10**30 + 7
+KINDS = {  # values of a column, and what a model reads of it: a message where it is nothing
+    "whole": (pd.Series([3, 1, 2, 2**53]), "number"),
+    "tiny": (pd.Series([5e-324, -1.5e-310, 0.1 + 0.2, 1e100]), "number"),
+    "halves": (pd.Series([0.5, np.nan, -0.0, 1 / 3], dtype="float32"), "number"),
+    "truth": (pd.Series([True, False, True, True]), "number"),
+    "nullable whole": (pd.Series([1, None, 3, 2**53 + 1], dtype="Int64"), "number"),
+    "nullable truth": (pd.Series([True, None, False, None], dtype="boolean"), "number"),
+    "arrow whole": (pd.Series([4, None, 6, 7], dtype="int64[pyarrow]"), "number"),
+    "arrow truth": (pd.Series([True, None, True, False], dtype="bool[pyarrow]"), "number"),
+    "object numbers": (pd.Series([1, 2.5, None, HUGE], dtype=object), "number"),
+    "digits": (pd.Series([10**400, 1, 2, 3], dtype=object), "'digits' is inf in row 0"),
+    "infinite": (pd.Series([1.0, 2.0, -np.inf, 3.0]), "'infinite' is -inf in row 2"),
+    "complex": (pd.Series([1j, 2, 3, 4]), "type complex in row 0"),
+    "texts": (pd.Series(["a", None, " b ", "a"]), "category"),
+    "nullable texts": (pd.Series(["a", None, "NA", "a"], dtype="string"), "category"),
+    "arrow texts": (pd.Series(["nan", None, "x", "y"], dtype="string[pyarrow]"), "category"),
+    "categories": (pd.Series(["x", "y", None, "x"], dtype="category"), "category"),
+    "codes": (pd.Series([7, 8, None, 7], dtype="category"), "category"),
+    "free": (pd.Series(['=1+1, "so"', "a\rb", "c\r\nd\n", "e\u2028f\0g"]), "category"),
+    "mixed": (pd.Series([1, "a", None, 2.5], dtype=object), "type int in row 0"),
+    "dates": (pd.Series([DAY, pd.NaT, DAY, DAY]), "type Timestamp in row 0"),
+    "zoned": (pd.Series([DAY, DAY, DAY, DAY]).dt.tz_localize("Asia/Kolkata"), "Timestamp"),
+    "days": (pd.Series([None, DAY.date(), DAY.date(), None]), "type date in row 1"),
+    "dated categories": (pd.Series([DAY, DAY, None, DAY], dtype="category"), "Timestamp"),
+    "spans": (pd.Series(pd.to_timedelta(["1h", None, "2h", "3h"])), "type Timedelta"),
+    "periods": (pd.Series(pd.period_range("2024-01", periods=4)), "type Period"),
+    "intervals": (pd.Series(pd.interval_range(0, 4)), "type Interval"),
+    "money": (pd.Series([Decimal("0.10"), None, Decimal(3), None]), "type Decimal in row 0"),
+    "arrow dates": (pd.Series([DAY] * 4, dtype="timestamp[us][pyarrow]"), "Timestamp"),
+    "lists": (pd.Series([[1], [2, 3], None, []]), "type list in row 0"),
+    "half": (pd.Series(["a", "b\ud83d", "c", "d"], dtype=object), "half a character"),
+}  # fmt: skip
+NEVER = {"half"}  # not even shown
+
+
+def written_again(data, how, folder):
+    again = getattr(data, how)(folder / how, overwrite=True)
+    name = again.source["loader"].partition(".")[2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of missing values, as when they entered
+        return getattr(TableDataset, name)(**again.source["arguments"])
+
+
+def same_rows(one, other):
+    assert one.to_frame().equals(other.to_frame())
+    assert (one.shown, one.class_names) == (other.shown, other.class_names)
+    assert one.content_hashes() == other.content_hashes()
+    if one.shown != tuple(one.columns):
+        rows = range(len(one))
+        features = (data.fitted(rows).encoded() for data in (one, other))
+        np.testing.assert_array_equal(*features)
+
+
+@pytest.mark.parametrize("how", ["to_csv", "to_jsonl"])
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.filterwarnings("ignore:.* missing, in:UserWarning")
+def test_a_column_of_any_kind_is_read_and_written_or_refused_by_its_row(
+    name, how, tmp_path
+):
+    values, kind = KINDS[name]
+    table = pd.DataFrame({name: values, "age": [31, 45, 62, 28], "label": [0, 1, 0, 1]})
+    if kind in ("number", "category"):
+        data = TableDataset.from_frame(table)
+        assert (data.columns[name].dtype == np.float64) == (kind == "number")
+        same_rows(written_again(data, how, tmp_path), data)
+    else:
+        with pytest.raises(ValueError, match=name) as error:
+            TableDataset.from_frame(table)
+        assert kind in str(error.value)
+    if name in NEVER:
+        with pytest.raises(ValueError, match=rf"'{name}' in row 1.*{kind}"):
+            TableDataset.from_frame(table, shown=[name])
+        return
+    data = TableDataset.from_frame(table, shown=[name])
+    same_rows(written_again(data, how, tmp_path), data)
+    assert data.fitted(range(4)).encoded().shape == (4, 1)
+    gaps = pd.isna(values).tolist()
+    assert [value is None or value != value for value in data.columns[name]] == gaps
+
+
+def test_what_is_only_shown_is_no_feature():
+    notes = [f"note {i}" for i in range(60)]
+    table = frame_of([]).assign(note=notes)
+    data = TableDataset.from_frame(table, shown=["note"])
+    assert "1 number and 1 column to show" in repr(data)
+    assert data[3].values == {"age": 3.0, "note": "note 3"}
+    without = TableDataset.from_frame(table, drop=["note"])
+    assert data.content_hashes() == without.content_hashes()
+    only = TableDataset.from_frame(table, shown=["note", "age"])
+    with pytest.raises(ValueError, match=r"only shown.*nothing to read"):
+        only.fitted(range(60))

@@ -257,7 +257,7 @@ def memorized_members(
                 f"{len(unknown)} of its ids are no members'"
             )
         return truth.reindex([i for i in evidence.members if i in truth.index])
-    mask, n = to_numpy(truth), len(evidence.member_rows)
+    mask, n = to_numpy(truth, "truth"), len(evidence.member_rows)
     if mask.dtype != np.bool_ or mask.shape != (n,):
         raise ValueError(
             f"truth must be a boolean mask over the {n} members, not {mask.dtype} of shape "

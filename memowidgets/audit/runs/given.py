@@ -64,6 +64,7 @@ from memowidgets.data.dataset import (
     value_of,
     warn_of_absent,
 )
+from memowidgets.data.rows import check_once, checked_text
 from memowidgets.data.tables import columns_to_show
 from memowidgets.files import digest, digest_of_arrays
 from memowidgets.memorization.gaps import checked_mask
@@ -182,8 +183,7 @@ def check_arrays(
         raise ValueError(
             f"the samples have the classes {listed(own)}: leave class_names out"
         )
-    plain = to_numpy(labels) if is_tensor(labels) else labels
-    numbers, names = numbered_labels(plain, class_names if own is None else own)
+    numbers, names = numbered_labels(labels, class_names if own is None else own)
     numbers = checked_labels(numbers, names)
     n = len(numbers)
     outputs = {
@@ -548,7 +548,7 @@ def _dataset(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
             hashes=tuple(names.tolist()),
             hint="samples=…",
         )
-    samples = to_numpy(samples) if is_tensor(samples) else samples
+    samples = to_numpy(samples, "samples") if is_tensor(samples) else samples
     if isinstance(samples, str | bytes | Mapping) or not hasattr(samples, "__len__"):
         raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
     if len(samples) != len(labels):
@@ -581,26 +581,39 @@ def _dataset_around(
             warnings.filterwarnings("ignore", ".*never occur in the labels")
             return ImageDataset.from_arrays(samples, labels, class_names, ids)
     is_frame = isinstance(samples, pd.DataFrame)
+    if is_frame:
+        check_once(list(map(str, samples.columns)), "samples")
     rows = list(samples.to_dict("records") if is_frame else samples)
     kind = kind_of(rows)
     if all(isinstance(row, Mapping) and "id" in row for row in rows):
         ids = ids or [str(row["id"]) for row in rows]
     names = checked_class_names(class_names, labels)
-    if is_frame and kind in (None, "withheld"):  # the rows of a table, to be shown
+    if is_frame and kind in (None, "withheld"):
+        columns = columns_to_show(samples)
         return TableDataset(
-            checked_ids(ids, len(rows)), labels, names, columns=columns_to_show(samples)
+            checked_ids(ids, len(rows)),
+            labels,
+            names,
+            columns=columns,
+            shown=tuple(columns),
         )
-    other = next((row for row in rows if kind_of_sample(row) != kind), None)
-    if kind not in ("text", "record", "question") or other is not None:
-        found = type(rows[0] if other is None else other).__name__
-        raise TypeError(f"samples holds {found}; give {_KINDS}")
+    is_known = kind in ("text", "record", "question")
+    for number, row in enumerate(rows):
+        if not is_known or kind_of_sample(row) != kind:
+            raise TypeError(
+                f"row {number} of samples is of type {type(row).__name__}; give {_KINDS}"
+            )
     named = checked_ids(ids, len(rows))
     if kind == "question":  # with these labels, whatever answers they carry
         own = zip(rows, labels.tolist(), named.tolist(), strict=True)
         asked = [{**row, "answer": label, "id": name} for row, label, name in own]
         return MCQDataset.from_records(asked, answers="index", equal_options="keep")
     texts = [value_of(row, "text") for row in rows] if kind == "record" else rows
-    return TextDataset(named, labels, names, texts=tuple(texts))
+    for number, text in enumerate(texts):
+        is_blank = isinstance(text, str) and not text.strip()
+        if not is_blank:  # which can be shown, though no file of texts may have it
+            checked_text(text, "text", f"row {number} of samples")
+    return TextDataset(named, labels, names, texts=tuple(map(str, texts)))
 
 
 # the arrays as files of a run directory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import math
 import numbers
 import sys
@@ -277,7 +278,8 @@ def to_numpy(array: Any, what: str = "a tensor") -> NDArray[Any]:
         found = np.asarray(array)
     # such as Float64 and double[pyarrow] of pandas
     if found.dtype.kind == "O" and hasattr(array, "to_numpy"):
-        with contextlib.suppress(TypeError, ValueError):
+        # the last is raised by an index with several levels
+        with contextlib.suppress(TypeError, ValueError, NotImplementedError):
             found = array.to_numpy(dtype=np.float64, na_value=np.nan)
     return _native(found)
 
@@ -379,37 +381,83 @@ def check_finite(
         )
 
 
-def check_same_order(**given: Any) -> None:
-    """Raise if Series or DataFrames of pandas have the same samples in different orders.
+def as_text(value: Any) -> str:
+    """Return a value as text: a whole number without its decimal point."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
 
-    Rows are paired by their place, so values of different samples would be compared. An Index of
-    pandas, and a list that is called ``ids``, has the names of samples itself.
+
+def id_text(name: Any) -> str:
+    """Return an id of any type as the text by which files name the sample.
+
+    Examples
+    --------
+    >>> import datetime as dt
+    >>> id_text(7.0), id_text(dt.datetime(2024, 1, 30)), id_text(("ward A", 3))
+    ('7', '2024-01-30', 'ward A, 3')
+    """
+    if isinstance(name, str):
+        return str(name)  # NumPy's texts too
+    if isinstance(name, tuple):  # of an index with several levels
+        return ", ".join(map(id_text, name))
+    if isinstance(name, np.datetime64 | np.timedelta64):
+        import pandas as pd
+
+        name = pd.Series([name])[0]
+    if isinstance(name, dt.datetime) and str(name).endswith(" 00:00:00"):
+        name = name.date()
+    return as_text(name)
+
+
+def index_of(given: Any) -> Any:
+    """Return the index of a Series, a DataFrame or a dataset, or an Index itself; else None."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return None
+    found = given if isinstance(given, pandas.Index) else getattr(given, "index", None)
+    return found if isinstance(found, pandas.Index) else None
+
+
+def check_same_order(**given: Any) -> None:
+    """Raise if samples that pandas names are paired by place with samples of other names.
+
+    A Series, a DataFrame or a dataset is named by its index, and an Index by itself. A default
+    index 0 … n − 1 names nothing, so it goes with any other, unless that has the same names in
+    another order. So do the values of ``ids``, which give new names. Duplicated names must be
+    equal in each place.
 
     Raises
     ------
     ValueError
         With the names of both.
     """
-    pandas = sys.modules.get("pandas")
-    if pandas is None:
-        return
-    indices: dict[str, Any] = {}
-    for name, one in given.items():
-        if hasattr(one, "iloc"):
-            indices[name] = one.index
-        elif isinstance(one, pandas.Index) or (
-            name == "ids" and isinstance(one, list | tuple)
-        ):
-            # any text, even a broken one
-            indices[name] = pandas.Index(one, dtype=object)
-    for (first, known), (name, index) in combinations(indices.items(), 2):
-        if index.equals(known) or len(index) != len(known) or not known.is_unique:
+    ids = given.get("ids")
+    are_values = ids is not index_of(ids) and hasattr(ids, "__len__")
+    named = {"the values of ids": ids if are_values else None}
+    named |= {name: index_of(one) for name, one in given.items()}
+    known = [(name, index) for name, index in named.items() if index is not None]
+    # the first of two is the one that has no .loc
+    known.sort(key=lambda pair: hasattr(given.get(pair[0]), "loc"))
+    for (first, ours), (name, theirs) in combinations(known, 2):
+        have_equals = hasattr(ours, "equals") and hasattr(theirs, "equals")
+        if len(ours) != len(theirs) or (have_equals and ours.equals(theirs)):
             continue
-        if known.isin(index).all():
-            own = ".index" if hasattr(given[first], "iloc") else ""
+        some, others = list(map(id_text, ours)), list(map(id_text, theirs))
+        is_default = list(map(str, range(len(some)))) in (some, others)
+        renames = first == "the values of ids"
+        if some == others or (renames and is_default):
+            continue
+        as_they_are = f"{name}.to_numpy()" if hasattr(given[name], "loc") else "arrays"
+        if sorted(some) == sorted(others):
+            order = first if given.get(first, ours) is ours else f"{first}.index"
             raise ValueError(
-                f"{name} has the samples of {first} in another order: pass "
-                f"{name}.reindex({first}{own}), or arrays if their rows belong together"
+                f"{name} has the rows of {first} in another order: pass "
+                f"{name}.loc[{order}], or {as_they_are} if they belong together"
+            )
+        if not renames and not is_default:
+            raise ValueError(
+                f"{name} has other rows than {first}, such as {quoted(others[0])} for "
+                f"{quoted(some[0])}: pass {as_they_are} if they belong together"
             )
 
 

@@ -9,14 +9,14 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.checks import as_code, several, warn_user
+from memowidgets.checks import as_code, id_text, is_missing, several, warn_user
 from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
 from memowidgets.store import LockedError, RunDirectory, StoreError
 from memowidgets.vocabulary import HALF_CHARACTERS, listed, quoted
@@ -76,9 +76,10 @@ class DecisionLog:
     ----------
     run : RunDirectory, optional
         Where they are stored. By default they are only in memory.
-    known : iterable of str, optional
-        Ids of the samples that can be decided on. By default any id is valid. Decisions in the file
-        on other samples stay, and can be changed.
+    known : iterable of ids, optional
+        Ids of the samples that can be decided on, of any type, which `frame` gives back. Files have
+        their texts. By default any id is valid. Decisions in the file on other samples stay, and
+        can be changed.
     texts : bool
         Whether the samples are texts or questions. Only those can be anonymised.
     class_names : sequence of str, optional
@@ -111,7 +112,7 @@ class DecisionLog:
     def __init__(
         self,
         run: RunDirectory | None = None,
-        known: Iterable[str] | None = None,
+        known: Iterable[Any] | None = None,
         *,
         texts: bool = True,
         class_names: Sequence[str] | None = None,
@@ -139,8 +140,8 @@ class DecisionLog:
         """Whether decisions cannot be stored, because the run is a recording."""
         return self._run is not None and self._run.read_only
 
-    def __getitem__(self, name: str) -> Decision:
-        return self.table().get(name, UNDECIDED)
+    def __getitem__(self, name: Any) -> Decision:
+        return self.table().get(id_text(name), UNDECIDED)
 
     def __len__(self) -> int:
         return len(self.table())
@@ -162,9 +163,10 @@ class DecisionLog:
         """
         import pandas as pd
 
-        return pd.DataFrame(
-            _rows(self.table()), columns=_header(self.table()), dtype=object
-        )
+        table, known = self.table(), self._known or {}
+        made = pd.DataFrame(_rows(table), columns=_header(table), dtype=object)
+        made["id"] = pd.Series([known.get(name, name) for name in table], dtype=object)
+        return made
 
     def refresh(self) -> None:
         """Read decisions that others made in the same run directory."""
@@ -178,7 +180,7 @@ class DecisionLog:
 
     def decide(
         self,
-        names: Iterable[str],
+        names: Iterable[Any],
         decision: str | None = None,
         note: str | None = None,
         to: str | None = None,
@@ -187,8 +189,9 @@ class DecisionLog:
 
         Parameters
         ----------
-        names : iterable of str
-            Ids of the samples. For one sample, pass a list with one id.
+        names : iterable of ids
+            Ids of the samples, such as the index of `Audit.flagged`, or their texts. For one
+            sample, pass a list with one id.
         decision : {"keep", "anonymise", "remove", "relabel", "undecided"}, optional
             New decision. By default the present one stays.
         note : str, optional
@@ -204,7 +207,7 @@ class DecisionLog:
         Raises
         ------
         TypeError
-            If `names` is a single text, or an id is not a text.
+            If `names` is a single text, or an id is missing.
         ValueError
             If the decision, the class or an id is unknown, an id cannot be written, a note is too
             long, or samples are to be anonymised that are no texts. Then nothing is changed.
@@ -294,21 +297,23 @@ class DecisionLog:
             )
         return to
 
-    def _checked(self, name: str) -> str:
-        """Return an id that can be decided on, or raise."""
-        if not isinstance(name, str):
-            raise TypeError(f"an id must be a text, not {as_code(name)}")
+    def _checked(self, given: Any) -> str:
+        """Return the text of an id that can be decided on, or raise."""
+        if is_missing(given) or not isinstance(given, Hashable):
+            raise TypeError(f"an id must be a text or a number, not {as_code(given)}")
+        name = id_text(given)
         if (
             self._known is not None
             and name not in self._known
             and name not in self.table()
         ):
             raise ValueError(f"unknown id {quoted(name)}; it is not in the data")
-        return str(name)
+        return name
 
     @cached_property
-    def _known(self) -> frozenset[str] | None:
-        return None if self._ids is None else frozenset(map(str, self._ids))
+    def _known(self) -> dict[str, Any] | None:
+        """The ids by their texts."""
+        return None if self._ids is None else {id_text(one): one for one in self._ids}
 
     def _keep(self, changes: Table) -> None:
         self._unkept |= changes
@@ -494,7 +499,7 @@ def log_of(
     """Return the decisions on these samples: those of a run directory, or new ones in memory."""
     texts = isinstance(data, MCQDataset | TextDataset | WithheldDataset)
     names = data.class_names
-    return DecisionLog(run, data.ids, texts=texts, class_names=names, folder=folder)
+    return DecisionLog(run, data.index, texts=texts, class_names=names, folder=folder)
 
 
 def apply_decisions(
@@ -527,7 +532,7 @@ def apply_decisions(
         raise ValueError(
             "every sample is to be removed: there is nothing left to train on"
         )
-    new = {} if texts is None else dict(texts)
+    new = {id_text(name): text for name, text in (texts or {}).items()}
     edited = _anonymise(_relabel(data, made), to_edit, new)
     _warn_of_duplicates(data, removed | set(to_edit))
     stays = np.array([name not in removed for name in ids])

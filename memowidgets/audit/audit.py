@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -202,7 +203,7 @@ class Audit:
         log_lira: ArrayLike | None = None,
         samples: Any = None,
         *,
-        ids: Sequence[str] | None = None,
+        ids: Sequence[Any] | None = None,
         class_names: Sequence[str] | None = None,
         canaries: ArrayLike | None = None,
         shadow_gaps: ArrayLike | None = None,
@@ -242,8 +243,9 @@ class Audit:
             The samples to show, which `kept` keeps; ids are shown without it. Records have
             ``question`` and ``choices``, or ``text``. Other columns of a DataFrame are the values
             of a table's rows.
-        ids : sequence of str, optional
-            Unique names. Default: those of the samples, or their positions.
+        ids : sequence, optional
+            Unique names. Default: those of the samples, the index of a frame or Series, or
+            positions. A Series or an Index keeps its type in tables, and files have its text.
         class_names : sequence of str, optional
             Names of the classes, in the order of the columns of `logits`. Default: those of the
             samples, or the labels that are strings, sorted, or their numbers.
@@ -286,7 +288,8 @@ class Audit:
         -----
         UserWarning
             If logits look like probabilities, probabilities are exactly 0 or 1, or a class never
-            occurs.
+            occurs. If the gaps of the shadow models and of the finished model hardly agree, as they
+            do where the samples are in another order.
 
         Examples
         --------
@@ -298,7 +301,7 @@ class Audit:
         >>> X[0] = 4.0  # at home in the other class
         >>> audit = mw.Audit.from_arrays(labels=labels, representations=X)
         >>> audit.flagged("psmi", tau=0.0).index.tolist()
-        ['000']
+        ['0']
         """
         from memowidgets.audit.runs.given import check_arrays, kept_arrays
 
@@ -385,9 +388,12 @@ class Audit:
         return self.evidence.data
 
     @property
-    def members(self) -> NDArray[np.str_]:
-        """Ids of the samples that the target model trains on, (n_members,)."""
-        return self.evidence.members
+    def members(self) -> NDArray[Any]:
+        """Ids of the samples that the target model trains on, (n_members,), as in `score`."""
+        evidence = self.evidence
+        if evidence.data.own_ids is None:
+            return evidence.members
+        return np.array(evidence.member_index)
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -791,8 +797,9 @@ class Audit:
         Returns
         -------
         Series
-            Score of each member, by id. Members whose class has fewer than two have no PSMI and
-            are left out, with a warning.
+            Score of each member, by id. Samples from pandas have the ids of its index, so that
+            ``frame.loc`` takes them. Members whose class has fewer than two have no PSMI and are
+            left out, with a warning.
         Series
             Standard errors, if `return_std`.
 
@@ -849,8 +856,8 @@ class Audit:
         Returns
         -------
         DataFrame
-            By id: ``score``, ``std`` (its standard error, where the score has one), ``label``,
-            ``guess`` (the class that the model finds most probable at the checkpoint) and
+            By id, as in `score`: ``score``, ``std`` (its standard error, where the score has one),
+            ``label``, ``guess`` (the class that the model finds most probable there) and
             ``p_label`` (its probability of the label; both where there are logits), ``canary``
             (where there are some), ``log_lira`` (where there is ground truth).
 
@@ -1043,8 +1050,8 @@ class Audit:
             If there are no shadow models, or none that kept this checkpoint.
         """
         evidence = self._with_truth(checkpoint)
-        table = truth.log_lira_table(
-            evidence, checkpoint, variance, return_std=return_std
+        table = evidence.by_own_ids(
+            truth.log_lira_table(evidence, checkpoint, variance, return_std=return_std)
         )
         series = table["log_lira"]
         series.attrs["left_out"] = len(evidence.member_rows) - len(series)
@@ -1106,7 +1113,8 @@ class Audit:
         """
         evidence = self._with_truth(checkpoint)
         truth.warn_of_probabilities(evidence, checkpoint)
-        return truth.probability_memorized(evidence, eta, checkpoint)
+        found = truth.probability_memorized(evidence, eta, checkpoint)
+        return evidence.by_own_ids(found)
 
     def compare_memorization(
         self, checkpoint: str | float = "final"
@@ -1130,7 +1138,8 @@ class Audit:
         """
         # RMIA compares with its other samples
         evidence = self._with_truth(checkpoint, pool=True)
-        return definitions.compare_memorization(evidence, checkpoint)
+        found = definitions.compare_memorization(evidence, checkpoint)
+        return replace(found, values=evidence.by_own_ids(found.values))
 
     def as_target(self, index: int) -> Self:
         """Return the same audit with a shadow model as the target (leave one out).
@@ -1523,6 +1532,8 @@ class Audit:
         self, texts: Mapping[str, str | tuple[str, Sequence[str]]] | None = None
     ) -> Dataset:
         """Return the dataset to train on after the decisions.
+
+        Its `index` has the ids as the frame has that the samples come from.
 
         Parameters
         ----------

@@ -50,6 +50,7 @@ _PREDICT_NOTHING = "the model has not learned its task and the scores predict no
 METHODS = {"psmi": 1, "mahalanobis": 1}
 _METHOD = "method"
 _Value = TypeVar("_Value")
+_Table = TypeVar("_Table", "pd.Series[Any]", "pd.DataFrame")
 
 
 class Arrays:
@@ -626,8 +627,23 @@ class Evidence:
 
     @cached_property
     def members(self) -> NDArray[np.str_]:
-        """Ids of the members, (n_members,)."""
+        """Ids of the members as texts, (n_members,)."""
         return _read_only(self.data.ids[self.member_rows])
+
+    @cached_property
+    def member_index(self) -> pd.Index[Any]:
+        """Ids of the members as their owner's frame has them, by which tables are given away."""
+        found = self.data.index[self.member_rows]
+        return found.rename("id") if found.names == [None] else found
+
+    def by_own_ids(self, table: _Table) -> _Table:
+        """Return a table by the members' ids as texts with their own ids, which users have."""
+        if self.data.own_ids is None:
+            return table
+        import pandas as pd
+
+        rows = pd.Index(self.members).get_indexer(table.index)
+        return table.set_axis(self.member_index[rows])
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
@@ -723,7 +739,7 @@ class Evidence:
         """
         record, chosen = self.names.record(checkpoint), self.names.prediction()
         of_rule = chosen.warnings if record == chosen.record else ()
-        return (*self.not_learned(record), *of_rule, *self.general_notes)
+        return (*self.general_notes, *self.not_learned(record), *of_rule)
 
     def not_learned(self, record: Record) -> tuple[Note, ...]:
         """Return why the model has not learned its task at a checkpoint; empty if it has."""

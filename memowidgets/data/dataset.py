@@ -15,6 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import (
+    check_same_order,
+    id_text,
+    index_of,
+    is_missing,
     numbered_labels,
     several,
     to_numpy,
@@ -67,6 +71,8 @@ class Dataset(abc.ABC):
         Loader and arguments that give the same dataset again. None if only its owner can.
     encoding : object or None
         A fitted encoding. None for samples that need none.
+    own_ids : pandas.Index or None
+        The ids as the owner's frame has them, such as numbers or dates. None where they are texts.
     """
 
     ids: NDArray[np.str_]
@@ -75,6 +81,7 @@ class Dataset(abc.ABC):
     canaries: BoolArray | None = None
     source: dict[str, Any] | None = None
     encoding: Any = None
+    own_ids: Any = None
 
     _fields: ClassVar[tuple[str, ...]] = ()  # with one value for each sample
     _noun: ClassVar[str] = "samples"  # in messages
@@ -82,6 +89,9 @@ class Dataset(abc.ABC):
     def __post_init__(self) -> None:
         # it is frozen
         object.__setattr__(self, "ids", checked_ids(self.ids, len(self.labels)))
+        own = self.own_ids
+        if own is not None and list(map(id_text, own)) != self.ids.tolist():
+            object.__setattr__(self, "own_ids", None)  # the ids are new
         if self.canaries is not None:  # what is given away changes no later answer
             canaries = np.array(to_numpy(self.canaries, "canaries"), dtype=np.bool_)
             canaries.flags.writeable = False
@@ -89,6 +99,16 @@ class Dataset(abc.ABC):
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def index(self) -> pd.Index[Any]:
+        """The ids as the owner's frame has them, so that ``frame.loc[data.index]`` are its rows.
+
+        They are texts where the samples come from no frame.
+        """
+        import pandas as pd
+
+        return pd.Index(self.ids, name=ID) if self.own_ids is None else self.own_ids
 
     def __repr__(self) -> str:
         parts = list(self._summary())
@@ -138,22 +158,34 @@ class Dataset(abc.ABC):
         """Return whether the sample at this position is known to be a canary."""
         return self.canaries is not None and bool(self.canaries[index])
 
-    def take(self, indices: ArrayLike) -> Self:
-        """Return the samples at these positions, in this order, or of a mask, as a dataset.
+    def take(self, indices: Any) -> Self:
+        """Return the samples at these positions, in this order, as a dataset.
+
+        Parameters
+        ----------
+        indices : array-like of int, mask of shape (n,), pandas.Index or array-like of ids
+            Positions or a mask. An Index, such as that of `Audit.flagged`, has ids, and so have
+            values that are not numbers.
 
         Raises
         ------
         IndexError
-            If there is no sample at a position, or these are neither positions nor a mask over the
-            samples.
+            If there is no sample at a position, or these are neither positions nor ids nor a mask
+            over the samples.
+        ValueError
+            If no sample has an id, or a Series is a mask over the samples in another order.
         """
         array = np.atleast_1d(to_numpy(indices, "indices"))
-        if array.size and array.dtype.kind not in "biu":
+        if index_of(indices) is indices or array.dtype.kind not in "biufc":
+            array = np.array(self._positions(indices), dtype=np.int64)
+        elif array.dtype.kind == "b":
+            check_same_order(data=self, mask=indices)
+        elif array.size and array.dtype.kind not in "iu":
             raise IndexError(
-                f"take needs positions or a mask, not {array.tolist()[0]!r}"
+                f"take needs positions, a mask or ids, not {array.tolist()[0]!r}"
             )
         chosen = np.arange(len(self))[array if array.size else array.astype(np.int64)]
-        fields = (*self._fields, "ids", "labels", "canaries")
+        fields = (*self._fields, "ids", "own_ids", "labels", "canaries")
         return self._copy_with(
             **{name: _at(getattr(self, name), chosen) for name in fields}
         )
@@ -269,13 +301,14 @@ class Dataset(abc.ABC):
         That is ``text`` and ``label`` of a text (`TextDataset.from_texts`), the columns and
         ``label`` of a row (`TableDataset.from_frame`), ``question``, ``choices``, ``answer`` and
         the attributes of a question (`MCQDataset.from_records`), and ``image`` and ``label`` of an
-        image. A label is the name of its class.
+        image. A label is the name of its class. Samples of a frame of yours have its index.
         """
         import pandas as pd
 
-        return pd.DataFrame(
+        made = pd.DataFrame(
             {name: _series(values) for name, values in self._columns().items()}
         )
+        return made if self.own_ids is None else made.set_axis(self.own_ids)
 
     def _columns(self) -> dict[str, Any]:
         """Return the values of all samples by column, with their ids."""
@@ -290,9 +323,10 @@ class Dataset(abc.ABC):
             "Self", dataclasses.replace(cast("Any", self), **{"source": None} | changes)
         )
 
-    def _positions(self, names: Iterable[str]) -> list[int]:
-        """Return the positions of ids, or raise for one that no sample has."""
+    def _positions(self, ids: Iterable[Any]) -> list[int]:
+        """Return the positions of ids of any type, or raise for one that no sample has."""
         known = {name: position for position, name in enumerate(self.ids.tolist())}
+        names = list(map(id_text, several("ids", ids)))
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ValueError(
@@ -499,9 +533,8 @@ def checked_ids(
 ) -> NDArray[np.str_]:
     """Return ids as unique strings, numbered from 0 if none are given."""
     if ids is None:
-        width = len(str(n - 1))
-        return np.array([f"{i:0{width}d}" for i in range(n)])
-    names = [str(i) for i in several("ids", ids)]
+        return np.array(list(map(str, range(n))), dtype=np.str_)
+    names = list(map(id_text, several("ids", ids)))
     if len(names) != n:
         raise ValueError(f"{len(names)} ids for {n} samples; pass one for each")
     seen: dict[str, int] = {}
@@ -516,6 +549,42 @@ def checked_ids(
         names, lambda row: f"{where(row)}: the id {quoted(names[row])}"
     )
     return np.array(names, dtype=np.str_)
+
+
+def named_ids(ids: Any, n: int, *given: Any) -> tuple[NDArray[np.str_], Any]:
+    """Return the ids of n samples as unique texts, and as pandas has them.
+
+    They are `ids`, or else the first index of `given` that names samples. A default index 0 … n − 1
+    does only where there is no other, and one with duplicates or gaps never. Without any, they are
+    numbered from 0.
+
+    Returns
+    -------
+    array of shape (n,), str
+        The texts.
+    pandas.Index or None
+        The same with their own type. None where they are not of pandas, and where ``.loc`` of
+        something given would find other rows by them: with texts, its user gets an error.
+    """
+    import pandas as pd
+
+    indexes = [one for one in map(index_of, (ids, *given)) if one is not None]
+    own = None
+    if index_of(ids) is not None:
+        own = pd.Index(ids)
+    elif ids is None:
+        usable = [one for one in indexes if one.is_unique and not _has_gaps(one)]
+        usable.sort(key=lambda one: one.equals(pd.RangeIndex(n)))
+        own = ids = next(iter(usable), None)
+    misleads = own is not None and any(
+        not one.equals(own) and not set(one).isdisjoint(own) for one in indexes
+    )
+    return checked_ids(ids, n), None if misleads else own
+
+
+def _has_gaps(index: pd.Index[Any]) -> bool:
+    parts = (name if isinstance(name, tuple) else [name] for name in index)
+    return any(is_missing(part) for name in parts for part in name)
 
 
 def checked_class_names(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers
-from memowidgets.data.dataset import Dataset, checked_classes, checked_ids, writable
+from memowidgets.data.dataset import Dataset, checked_classes, named_ids, writable
 from memowidgets.data.pictures import (
     Resize,
     Stretch,
@@ -101,7 +101,7 @@ class ImageDataset(Dataset):
         class_names : sequence of str, optional
             Names of the classes. By default their numbers, or the strings that occur, sorted.
         ids : sequence of str, optional
-            Unique names of the samples. By default their positions.
+            Unique names of the samples. By default the index of a Series, else their positions.
 
         Returns
         -------
@@ -125,7 +125,8 @@ class ImageDataset(Dataset):
             raise ValueError(
                 f"{len(pixels)} images but {len(integers)} labels; pass one for each"
             )
-        data = cls(checked_ids(ids, len(pixels)), integers, names, images=pixels)
+        named, own = named_ids(ids, len(pixels), labels)
+        data = cls(named, integers, names, images=pixels, own_ids=own)
         data._warn_of_contradictions()
         return data
 
@@ -231,7 +232,7 @@ class ImageDataset(Dataset):
         rows = rows_of_hf(dataset)
         found = labels_of(rows, label, class_names, ids, image=image)
         pixels = stack_pictures(rows.columns[image], resize, rows.where, stretch)
-        return cls.from_arrays(pixels, *found)
+        return cls.from_arrays(pixels, *found[:3])
 
     def _summary(self) -> Iterable[str]:
         shape = "×".join(map(str, self.images.shape[1:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from string import Formatter
 from typing import Any, ClassVar, Self
@@ -19,7 +19,6 @@ from memowidgets.data.dataset import (
     IntArray,
     check_whole_characters,
     checked_class_names,
-    checked_ids,
     checked_labels,
 )
 from memowidgets.data.rows import (
@@ -226,8 +225,7 @@ class MCQDataset(FileDataset):
                 raise ValueError(
                     f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}"
                 )
-        records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-        found = records if isinstance(records, Rows) else rows_of_records(records)
+        found = rows if isinstance(rows, Rows) else _rows_in_memory(rows)
         parts = assigned_columns(found, columns, choices)
         given = (
             [choices] * len(found)
@@ -248,14 +246,16 @@ class MCQDataset(FileDataset):
         letters = LETTERS[: max(map(len, options))]
         labels = checked_labels(numbers, letters)
         _warn_of_counting(keys, labels, options)
+        names, own = ids_of(found, parts["id"])
         data = cls(
-            checked_ids(ids_of(found, parts["id"]), len(questions)),
+            names,
             labels,
             checked_class_names(letters, labels),
             questions=tuple(questions),
             choices=tuple(options),
             attributes={name: _attribute(found, name) for name in parts["attributes"]},
             reply=reply,
+            own_ids=own,
         )
         return data.with_template(template, tokenizer=tokenizer)
 
@@ -510,6 +510,13 @@ class MCQDataset(FileDataset):
 
 
 # Columns
+
+
+def _rows_in_memory(rows: Any) -> Rows:
+    if not hasattr(rows, "to_dict"):
+        return rows_of_records(rows)
+    frame = rows.set_axis(list(map(str, rows.columns)), axis=1)
+    return replace(rows_of_records(rows.to_dict("records")), frame=frame)
 
 
 def assigned_columns(

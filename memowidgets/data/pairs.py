@@ -168,8 +168,7 @@ def _names(pairs: Any) -> list[str] | None:
         rows, whole = np.asarray(whole.indices)[rows], whole.dataset
     if len(set(rows.tolist())) < len(rows):  # drawn with replacement
         return None
-    width = len(str(max(int(rows.max(initial=0)), len(whole) - 1)))
-    return [f"{row:0{width}d}" for row in rows.tolist()]
+    return list(map(str, rows.tolist()))
 
 
 def split_pair(pair: Any, where: str) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_same_order, is_missing
+from memowidgets.checks import check_same_order, id_text, is_missing
 from memowidgets.data.dataset import (
     ID,
     Dataset,
@@ -28,6 +28,7 @@ from memowidgets.data.dataset import (
     check_whole_characters,
     checked_classes,
     checked_ids,
+    named_ids,
     writable,
 )
 from memowidgets.files import checked_path, fill, replacement_of
@@ -59,6 +60,8 @@ class Rows:
         Whether each value is the text of a cell, as in a CSV file.
     decimal : str
         Decimal point of numbers in cells.
+    frame : DataFrame, optional
+        The frame whose rows these are, with texts as the names of its columns.
     class_names : dict of str to sequence of str
         Names of the classes of those columns that are numbers of classes.
     categorical : sequence of str
@@ -72,6 +75,7 @@ class Rows:
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     categorical: Sequence[str] = ()
     decimal: str = "."
+    frame: Any = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -88,8 +92,8 @@ def labels_of(
     class_names: Sequence[str] | None,
     ids: str | None,
     **needed: str | Sequence[str],
-) -> tuple[IntArray, tuple[str, ...], NDArray[np.str_] | None]:
-    """Return labels as numbers, names of classes, and ids or None, if all columns are there.
+) -> tuple[IntArray, tuple[str, ...], NDArray[np.str_], Any]:
+    """Return labels as numbers, names of classes, and ids as `ids_of` does.
 
     Labels in cells that are all whole numbers are numbers. If the column of labels has names of
     classes of its own and `class_names` has these names, in any order, they number the classes.
@@ -101,7 +105,7 @@ def labels_of(
         The rows.
     label, ids : str
         Columns of the labels and of the ids. By default the ids are ``id`` if there is such a
-        column.
+        column, else a frame's index or positions.
     class_names : sequence of str, optional
         Names of the classes.
     **needed : str or sequence of str
@@ -125,28 +129,28 @@ def labels_of(
     integers, names = checked_classes(
         labels, own if class_names is None else class_names, found.places.__getitem__
     )
-    return integers, names, ids_of(found, ID if ids is None and label != ID else ids)
+    column = ID if ids is None and label != ID else ids
+    return integers, names, *ids_of(found, column)
 
 
-def ids_of(found: Rows, column: str | None) -> NDArray[np.str_] | None:
-    """Return the ids in a column, or None if there is no such column or it has none."""
-    if column is None or column not in found.columns:
-        return None
-    ids = [None if is_missing(one) else as_text(one) for one in found.columns[column]]
+def ids_of(found: Rows, column: str | None) -> tuple[NDArray[np.str_], Any]:
+    """Return the ids in a column as texts, and as a frame has them, as `named_ids` does.
+
+    Where there is no such column or it has none, they are a frame's index, or positions.
+    """
+    values = [] if column is None else found.columns.get(column, [])
+    ids = [None if is_missing(one) else id_text(one) for one in values]
     if ids.count(None) == len(ids):
-        return None
+        return named_ids(None, len(found), found.frame)
     if None in ids:
         raise ValueError(
             f"{found.places[ids.index(None)]}: the id is missing, but other rows have one; give "
             "each row an id, or rename the column"
         )
-    return checked_ids(ids, len(ids), found.places.__getitem__)
-
-
-def as_text(value: Any) -> str:
-    """Return a value as text: a whole number without its decimal point."""
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if whole else str(value)
+    names = checked_ids(ids, len(ids), found.places.__getitem__)
+    if found.frame is None:
+        return names, None
+    return named_ids(found.frame[column], len(found), found.frame)
 
 
 def check_columns(found: Rows, **needed: str | Sequence[str | None] | None) -> None:
@@ -202,7 +206,15 @@ def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
         columns[label] = [None if code < 0 else code for code in known.codes.tolist()]
         classes[label] = tuple(map(str, known.categories))
     places = _numbered("row", len(frame))
-    return Rows("the table", columns, places, class_names=classes, categorical=codes)
+    named = frame.set_axis(names, axis=1)
+    return Rows(
+        "the table",
+        columns,
+        places,
+        class_names=classes,
+        categorical=codes,
+        frame=named,
+    )
 
 
 def rows_of_records(
@@ -680,7 +692,7 @@ class TextDataset(FileDataset):
         class_names : sequence of str, optional
             Names of the classes. By default their numbers, or the strings that occur, sorted.
         ids : sequence of str, optional
-            Unique names of the samples. By default their positions.
+            Unique names of the samples. By default the index of a Series, else their positions.
 
         Returns
         -------
@@ -710,7 +722,9 @@ class TextDataset(FileDataset):
         words = tuple(
             checked_text(text, "text", f"row {row}") for row, text in enumerate(texts)
         )
-        return cls._made(words, integers, names, ids)
+        return cls._made(
+            words, integers, names, *named_ids(ids, len(words), texts, labels)
+        )
 
     @classmethod
     def _from_rows(
@@ -732,9 +746,10 @@ class TextDataset(FileDataset):
         words: tuple[str, ...],
         labels: IntArray,
         class_names: tuple[str, ...],
-        ids: Iterable[str] | None,
+        ids: NDArray[np.str_],
+        own_ids: Any,
     ) -> Self:
-        data = cls(checked_ids(ids, len(words)), labels, class_names, texts=words)
+        data = cls(ids, labels, class_names, texts=words, own_ids=own_ids)
         data._warn_of_contradictions()
         return data
 

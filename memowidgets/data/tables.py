@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import is_missing, several, warn_user
-from memowidgets.data.dataset import ID, check_whole_characters, checked_ids
+from memowidgets.checks import as_text, is_missing, several, warn_user
+from memowidgets.data.dataset import ID, check_whole_characters
 from memowidgets.data.rows import (
     FileDataset,
     Rows,
-    as_text,
     check_once,
     labels_of,
     rows_of_frame,
@@ -138,7 +137,7 @@ class TableDataset(FileDataset):
             Names of the classes. By default the numbers, or the strings that occur, sorted.
         ids : str, optional
             Column of unique names of the samples. By default ``id`` if there is such a column, else
-            positions.
+            the frame's index.
         categorical : sequence of str
             Columns whose numbers are codes, and so are categories. Also columns of texts of which
             more than half are different, where these are categories nevertheless.
@@ -196,12 +195,9 @@ class TableDataset(FileDataset):
             raise ValueError(
                 "the table has no column besides the label; a model has nothing to read"
             )
-        data = cls(
-            checked_ids(found[2], len(rows)),
-            *found[:2],
-            columns=made,
-            shown=tuple(name for name in made if name in needed["shown"]),
-        )
+        labels, classes, names, own = found
+        shown = tuple(name for name in made if name in needed["shown"])
+        data = cls(names, labels, classes, columns=made, shown=shown, own_ids=own)
         data._warn_of_contradictions()
         data._warn_of_gaps()
         return data

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy
+from memowidgets.vocabulary import Note
 
 Floats = NDArray[np.float64]
 Table = NDArray[np.float32] | Floats
@@ -22,6 +23,8 @@ _SAFE_IN_FLOAT32 = (
     1e12,
 )
 _WIDEST = 1e100  # float64 holds squares of smaller differences
+# as models of one task: `tests/memorization/test_gaps.py` and the recordings have more
+_FEWEST_TO_AGREE, _LEAST_AGREEMENT = 50, 0.2
 
 
 @dataclass(frozen=True)
@@ -179,3 +182,43 @@ def _of_sides(block: Any, members: Mask) -> tuple[Floats, Floats]:
         [count_out, np.where(count_out > 0, origin + mean_out, 0.0), squares_out]
     )
     return inside, outside
+
+
+def note_on_order(
+    shadow_gaps: ArrayLike, shadow_members: ArrayLike, target_gaps: ArrayLike
+) -> Note | None:
+    """Return a note if target and shadow models agree no more than on shuffled samples.
+
+    It compares the ranks of the target's gaps with those of the mean gap of the models that trained
+    on the sample. Honest models agree, because some samples are easier than others.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> ease = rng.normal(size=400)
+    >>> members = rng.random((8, 400)) < 0.5
+    >>> gaps = ease + members + rng.normal(size=(8, 400))
+    >>> note_on_order(gaps, members, ease + 1 + rng.normal(size=400)) is None
+    True
+    >>> note_on_order(gaps, members, rng.permutation(ease))[:41]
+    'the shadow models and the target hardly a'
+    """
+    import pandas as pd  # which nothing else here needs
+
+    gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
+    count = members.sum(axis=0)
+    means = gaps.sum(axis=0, where=members, dtype=np.float64) / np.maximum(count, 1)
+    both = pd.DataFrame({"shadows": means, "target": np.asarray(target_gaps)})
+    ranks = both[count > 0].rank()
+    # NaN where all gaps of a side are equal, which says nothing
+    agreement = float(ranks.corr().iloc[0, 1])
+    if len(ranks) < _FEWEST_TO_AGREE or not agreement < _LEAST_AGREEMENT:
+        return None
+    return Note(
+        "order of samples",
+        "the shadow models and the target hardly agree on which samples are easy (rank correlation "
+        f"of their logit gaps {agreement:.2f}, where models of one task have "
+        f"{_LEAST_AGREEMENT} or more): samples in another order look like this, so compare the "
+        "order of shadow_gaps and final_logits before you read another number",
+        correlation=agreement,
+    )

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import real_number, to_numpy
+from memowidgets.checks import check_same_order, id_text, real_number, to_numpy
 from memowidgets.data import Dataset
 from memowidgets.files import digest_of
 from memowidgets.training.config import derived_seed
 from memowidgets.vocabulary import quoted
 
-Members = str | Sequence[str] | NDArray[np.bool_]
-HeldOut = float | Dataset | Sequence[str] | NDArray[np.bool_] | None
+Members = str | Sequence[Any] | NDArray[np.bool_]
+HeldOut = float | Dataset | Sequence[Any] | NDArray[np.bool_] | None
 
 SHADOW_DESIGNS = ("halves", "balanced", "canaries")
 _HELD_OUT, _TARGET, _SHADOW, _NOISE, _PAIR, _REFERENCE = 0, 1, 2, 5, 6, 7
@@ -372,6 +372,7 @@ def _positions_of(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int6
     """Return the positions of samples that are given by ids or as a mask."""
     array = to_numpy(given, what)
     if array.dtype == np.bool_:
+        check_same_order(data=data, **{what: given})
         if array.shape != (len(data),):
             raise ValueError(
                 f"the mask of {what} has the shape {array.shape} for {len(data)} samples"
@@ -385,14 +386,16 @@ def _positions_of(data: Dataset, given: ArrayLike, what: str) -> NDArray[np.int6
         raise TypeError(
             f"a mask of samples must be bool, but has dtype {array.dtype}: pass mask.astype(bool)"
         )
-    positions = {str(name): i for i, name in enumerate(data.ids)}
-    unknown = [str(m) for m in array if str(m) not in positions]
+    positions = {name: i for i, name in enumerate(data.ids.tolist())}
+    ids: Any = array if array.ndim == 1 else given  # tuples would be rows of a table
+    names = list(map(id_text, ids))
+    unknown = [name for name in names if name not in positions]
     if unknown:
         first = quoted(unknown[0])
         raise ValueError(
             f"{len(unknown)} ids of {what} are not in the dataset, the first is {first}"
         )
-    return np.unique([positions[str(m)] for m in array]).astype(np.int64)
+    return np.unique([positions[name] for name in names]).astype(np.int64)
 
 
 def _held_out(

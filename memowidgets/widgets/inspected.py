@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.checks import (
-    check_finite,
-    check_same_order,
-    real_numbers,
-    to_numpy,
-)
+from memowidgets.checks import check_finite, real_numbers, to_numpy
 from memowidgets.evaluation.scored import Scored
 from memowidgets.vocabulary import quoted
 from memowidgets.widgets.explored import checked_scores
@@ -178,7 +173,6 @@ def rows_from(
     probabilities: ArrayLike | None = None,
 ) -> Listed:
     """Check everything that is known of the samples, and return it as rows."""
-    check_same_order(scores=scores, labels=labels)
     if memorized is not None and scores is None:
         raise ValueError("memorized without scores: give both, or neither")
     n = len(reader)

@@ -9,7 +9,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from memowidgets.checks import numbered_labels
+from memowidgets.checks import check_same_order, numbered_labels
 from memowidgets.decisions import CHOICES, UNDECIDED, DecisionLog, to_csv
 from memowidgets.vocabulary import at, counted_flagged, quoted
 from memowidgets.widgets.explorer import AtThreshold
@@ -580,6 +580,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         detail: Callable[[int], SampleDetail] | None = None,
         **traits: Any,
     ) -> None:
+        check_same_order(ids=ids, samples=samples, scores=scores, labels=labels)
         if labels is not None:
             known = class_names_of(samples, class_names) or None
             labels, class_names = numbered_labels(labels, known)

@@ -165,7 +165,8 @@ def test_a_near_duplicate_is_told_that_a_low_log_lira_says_little():
     states[2] = states[0] + 1e-3  # of its class
     states[5] = states[4] + 1e-3  # of another class
     members, logits = rng.random((12, 80)) < 0.5, rng.normal(size=(80, 2))
-    shadows = {"shadow_gaps": rng.normal(size=(12, 80)), "shadow_members": members}
+    gaps = mw.metrics.logit_gap(logits, labels) + rng.normal(size=(12, 80))
+    shadows = {"shadow_gaps": gaps, "shadow_members": members}
     audit = mw.Audit.from_arrays(labels, states, **shadows, final_logits=logits)
     said = [
         i for i in range(80) if "Near-dup" in " ".join(detail(view_of(audit), i).notes)

@@ -249,8 +249,8 @@ def test_relabel_asks_for_an_attribute():
         ("age", None, "unknown attribute 'age'; valid: 'field', 'one', 'many', 'gap'"),
         ("one", None, "gives 1 different options"),
         ("many", None, "gives 12 different options"),
-        ("gap", None, "'gap' of the question '00' is not one"),
-        ("field", ["a", "c"], "the question '01' is not one of the 2 options"),
+        ("gap", None, "'gap' of the question '0' is not one"),
+        ("field", ["a", "c"], "the question '1' is not one of the 2 options"),
         ("field", ["a", "a"], "gives 1 different options"),
     ],
 )

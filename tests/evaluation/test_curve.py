@@ -184,7 +184,7 @@ def test_series_of_the_same_samples_in_other_orders_are_refused():
     ids = [f"sample-{i}" for i in range(50)]
     values, labels = pd.Series(scores, ids), pd.Series(truth, ids)
     expected = roc(scores, truth).auc
-    with pytest.raises(ValueError, match=r"memorized.*reindex\(scores\.index\)"):
+    with pytest.raises(ValueError, match=r"memorized.*loc\[scores\.index\]"):
         roc(values.sort_values(), labels)
     assert roc(values, labels).auc == expected
     assert (

@@ -106,17 +106,17 @@ def test_a_side_without_a_model_has_the_moments_of_the_others():
 def test_names_of_models_and_samples_are_compared_where_they_can_be():
     gaps = pd.DataFrame(GAPS, columns=[f"s{i}" for i in range(9)])
     expected = counterfactual(GAPS, MEMBERS)
-    for names in (gaps.columns, [f"other {i}" for i in range(9)], ["s0"] * 9):
-        named = pd.DataFrame(MEMBERS, columns=names)
-        if list(names) == ["s0"] * 9:
-            # a name that is repeated tells nothing
-            gaps.columns = [
-                "s0",
-                "s0",
-                *gaps.columns[2:],
-            ]
-        np.testing.assert_allclose(counterfactual(gaps, named), expected)
-    gaps.columns = [f"s{i}" for i in range(9)]
+    twice = ["s0", "s0", *gaps.columns[2:]]
+    # a default index names nothing, and repeated names pair where they are equal
+    for columns in ((gaps.columns, gaps.columns), (gaps.columns, None), (twice, twice)):
+        own, other = (
+            pd.DataFrame(values, columns=names)
+            for values, names in zip((GAPS, MEMBERS), columns, strict=True)
+        )
+        np.testing.assert_allclose(counterfactual(own, other), expected)
+    for names in ([f"other {i}" for i in range(9)], ["s0"] * 9):
+        with pytest.raises(ValueError, match=r"gaps\.columns, such as '.+' for 's\d'"):
+            counterfactual(gaps, pd.DataFrame(MEMBERS, columns=names))
     for wrong in (
         pd.DataFrame(MEMBERS, columns=gaps.columns[::-1]),
         pd.DataFrame(MEMBERS, index=np.arange(12)[::-1]),

@@ -494,7 +494,7 @@ def named_series(
             f"{missing} members have no score, {why}: {listed(members[left_out], 5)}"
         )
     label, errors = name or _name_of(metric), found.errors
-    index = pd.Index(members[found.positions], name="id")
+    index = evidence.member_index[found.positions]
     # a user may write to theirs
     values = pd.Series(found.scores.copy(), index, name=label)
     if errors is None:

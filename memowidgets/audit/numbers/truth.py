@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
-from memowidgets.checks import real_number, to_numpy, warn_user
+from memowidgets.checks import id_text, real_number, to_numpy, warn_user
 from memowidgets.memorization.densities import check_variance, note_on_shape
 from memowidgets.metrics import logit_gap
 from memowidgets.store import NotThereError
@@ -250,6 +250,7 @@ def memorized_members(
             )
         return pd.Series(canaries[evidence.member_rows], evidence.members)
     if isinstance(truth, pd.Series):
+        truth = truth.set_axis(list(map(id_text, truth.index)))
         unknown = truth.index.difference(pd.Index(evidence.members))
         if len(unknown) or truth.dtype != np.bool_:
             raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from mmap import mmap
 from typing import Any, cast
@@ -39,6 +39,7 @@ from memowidgets.checks import (
     check_finite,
     check_same_order,
     dense,
+    id_text,
     is_tensor,
     looks_like_probabilities,
     numbered_labels,
@@ -56,18 +57,19 @@ from memowidgets.data import (
     WithheldDataset,
 )
 from memowidgets.data.dataset import (
+    ID,
     checked_class_names,
-    checked_ids,
     checked_labels,
     kind_of,
     kind_of_sample,
+    named_ids,
     value_of,
     warn_of_absent,
 )
 from memowidgets.data.rows import check_once, checked_text
 from memowidgets.data.tables import columns_to_show
 from memowidgets.files import digest, digest_of_arrays
-from memowidgets.memorization.gaps import checked_mask
+from memowidgets.memorization.gaps import checked_mask, note_on_order
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.logits import order_warning
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
@@ -149,7 +151,7 @@ class GivenArrays:
 def check_arrays(
     labels: Any,
     samples: Any,
-    ids: Sequence[str] | None,
+    ids: Any,
     class_names: Sequence[str] | None,
     canaries: Any,
     representations: Any,
@@ -193,11 +195,10 @@ def check_arrays(
         names = [str(column) for column in range(next(iter(outputs.values())).shape[1])]
     if own is None and not outputs:
         warn_of_absent(numbers, checked_class_names(names, numbers))
-    data = _with_canaries(_dataset(samples, numbers, ids, names), canaries)
-    check_same_order(
-        ids=data.ids.tolist(),
-        labels=labels,
-        canaries=canaries,
+    named = {
+        "samples": samples,
+        "labels": labels,
+        "canaries": canaries,
         **{_of_layer(key): values for key, values in by_layer.items()},
         **{name: given[name] for name in outputs},
         **{
@@ -205,7 +206,11 @@ def check_arrays(
             for x in _OF_MODELS
             if isinstance(given.get(x), pd.DataFrame)
         },
-    )
+    }
+    ids = _ids_in(samples) if ids is None else ids
+    check_same_order(ids=ids, **named)
+    data = _dataset(samples, numbers, ids, names, named.values())
+    data = _with_canaries(data, canaries)
     found = _shadows(given, n)
     for name, table in outputs.items():
         _check_classes(name, given[name], table, data.class_names)
@@ -215,7 +220,7 @@ def check_arrays(
         if disorder := order_warning(name, kept, data.labels):
             warn_user(disorder)
     if "log_lira" in given:
-        found["log_lira"] = _log_lira(given["log_lira"], data.ids.tolist())
+        found["log_lira"] = _log_lira(given["log_lira"], data)
     if "reference_gaps" in given:
         found["reference_gaps"] = _references(given, data.ids)
     layers = {} if representations is None else _layers(representations, n)
@@ -250,6 +255,10 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         n_options = int(np.median(np.isfinite(logits).sum(axis=1)))
     record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None, "")
     shadows, asked = arrays.get("shadow_gaps"), arrays.get("reference_gaps")
+    gaps = None if final is None else logit_gap(final, data.labels)
+    notes = []
+    if shadows is not None and gaps is not None:
+        notes.append(note_on_order(shadows, arrays["shadow_members"], gaps))
     cache, absent = Cache(), {TRACE: _ONE_CHECKPOINT}
     absent |= {LOGITS: _NO_LOGITS} if logits is None else {}
     absent |= {} if given.layers else {REPRESENTATIONS: _NO_LAYERS}
@@ -271,7 +280,7 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
                     lambda name: _NO_LAYERS if LAYER in name else _NO_LOGITS,
                 ),
                 Arrays(None, lambda _: _NO_LOGITS),
-                gaps=None if final is None else logit_gap(final, data.labels),
+                gaps=gaps,
             )
         },
         shadows=Models(
@@ -291,6 +300,7 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
             ),
         ),
         given={"labels": data.labels, **arrays},
+        general_notes=tuple(note for note in notes if note is not None),
         training=Absent(
             "an audit of arrays does not know how the model was trained"
         ).refuse,
@@ -417,10 +427,12 @@ def _check_classes(
         )
 
 
-def _log_lira(values: Any, ids: list[str]) -> Numbers:
+def _log_lira(values: Any, data: Dataset) -> Numbers:
     """Return one value for each sample. A Series is sorted by id, if it has ids."""
-    if isinstance(values, pd.Series) and not isinstance(values.index, pd.RangeIndex):
-        names = values.index.map(str)
+    if isinstance(values, pd.Series) and isinstance(values.index, pd.RangeIndex):
+        check_same_order(ids=data.index, log_lira=values)
+    elif isinstance(values, pd.Series):
+        ids, names = data.ids.tolist(), pd.Index(map(id_text, values.index), dtype=str)
         wrong = names[~names.isin(ids) | names.duplicated()]
         if len(wrong):
             raise ValueError(
@@ -429,9 +441,9 @@ def _log_lira(values: Any, ids: list[str]) -> Numbers:
             )
         values = pd.Series(to_numpy(values), names).reindex(ids)
     array = _array("log_lira", values).astype(np.float64)
-    if array.shape != (len(ids),):
+    if array.shape != (len(data),):
         raise ValueError(
-            f"log_lira must be one value for each of {len(ids)} samples, but has "
+            f"log_lira must be one value for each of {len(data)} samples, but has "
             f"shape {array.shape}"
         )
     _check_finite_or_nan(
@@ -537,26 +549,36 @@ def _array(what: str, values: Any, read: Reader = real_numbers) -> Numbers:
 # the samples beside the arrays
 
 
-def _dataset(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Dataset:
-    """Return a dataset of the samples; one of ids alone where there are none."""
-    if samples is None:
-        names = checked_ids(ids, len(labels))
-        return WithheldDataset(
-            ids=names,
-            labels=labels,
-            class_names=checked_class_names(class_names, labels),
-            hashes=tuple(names.tolist()),
-            hint="samples=…",
-        )
+def _ids_in(samples: Any) -> Any:
+    """Return the ids that a frame or records have beside their values; None without."""
+    if isinstance(samples, pd.DataFrame):
+        return samples.get(ID)
+    rows = samples if isinstance(samples, list | tuple) else []
+    have = [isinstance(row, Mapping) and ID in row for row in rows]
+    return [row[ID] for row in rows] if have and all(have) else None
+
+
+def _dataset(
+    samples: Any, labels: Labels, ids: Any, class_names: Texts, named: Iterable[Any]
+) -> Dataset:
+    """Return a dataset of the samples; one of ids alone where there are none.
+
+    Without `ids`, an index of what is `named` has the names of the samples.
+    """
     samples = to_numpy(samples, "samples") if is_tensor(samples) else samples
-    if isinstance(samples, str | bytes | Mapping) or not hasattr(samples, "__len__"):
-        raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
-    if len(samples) != len(labels):
-        raise ValueError(
-            f"{len(samples)} samples but {len(labels)} labels: give one for each"
-        )
+    if samples is not None:
+        if isinstance(samples, str | bytes | Mapping) or not hasattr(
+            samples, "__len__"
+        ):
+            raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
+        if len(samples) != len(labels):
+            raise ValueError(
+                f"{len(samples)} samples but {len(labels)} labels: give one for each"
+            )
     if not isinstance(samples, Dataset):
-        return _dataset_around(samples, labels, ids, class_names)
+        names, own = named_ids(ids, len(labels), *named)
+        made = _dataset_around(samples, labels, names, class_names)
+        return cast("Dataset", replace(cast("Any", made), own_ids=own))
     other = np.flatnonzero(samples.labels != labels)
     if len(other):
         row = int(other[0])
@@ -565,7 +587,7 @@ def _dataset(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
             f"{labels[row]} here and {samples.labels[row]} there; give samples.with_labels(labels)"
         )
     checked_class_names(samples.class_names, labels)
-    if ids is not None and list(map(str, ids)) != samples.ids.tolist():
+    if ids is not None and list(map(id_text, ids)) != samples.ids.tolist():
         raise ValueError(
             "the samples have ids of their own, which differ: leave ids= out"
         )
@@ -573,8 +595,16 @@ def _dataset(samples: Any, labels: Labels, ids: Texts, class_names: Texts) -> Da
 
 
 def _dataset_around(
-    samples: Any, labels: Labels, ids: Texts, class_names: Texts
+    samples: Any, labels: Labels, ids: NDArray[np.str_], class_names: Texts
 ) -> Dataset:
+    if samples is None:
+        return WithheldDataset(
+            ids=ids,
+            labels=labels,
+            class_names=checked_class_names(class_names, labels),
+            hashes=tuple(ids.tolist()),
+            hint="samples=…",
+        )
     kind = kind_of(samples) if isinstance(samples, np.ndarray) else None
     if kind == "pixels":
         with warnings.catch_warnings():  # the check of the labels has said it
@@ -585,27 +615,18 @@ def _dataset_around(
         check_once(list(map(str, samples.columns)), "samples")
     rows = list(samples.to_dict("records") if is_frame else samples)
     kind = kind_of(rows)
-    if all(isinstance(row, Mapping) and "id" in row for row in rows):
-        ids = ids or [str(row["id"]) for row in rows]
     names = checked_class_names(class_names, labels)
     if is_frame and kind in (None, "withheld"):
         columns = columns_to_show(samples)
-        return TableDataset(
-            checked_ids(ids, len(rows)),
-            labels,
-            names,
-            columns=columns,
-            shown=tuple(columns),
-        )
+        return TableDataset(ids, labels, names, columns=columns, shown=tuple(columns))
     is_known = kind in ("text", "record", "question")
     for number, row in enumerate(rows):
         if not is_known or kind_of_sample(row) != kind:
             raise TypeError(
                 f"row {number} of samples is of type {type(row).__name__}; give {_KINDS}"
             )
-    named = checked_ids(ids, len(rows))
     if kind == "question":  # with these labels, whatever answers they carry
-        own = zip(rows, labels.tolist(), named.tolist(), strict=True)
+        own = zip(rows, labels.tolist(), ids.tolist(), strict=True)
         asked = [{**row, "answer": label, "id": name} for row, label, name in own]
         return MCQDataset.from_records(asked, answers="index", equal_options="keep")
     texts = [value_of(row, "text") for row in rows] if kind == "record" else rows
@@ -613,7 +634,7 @@ def _dataset_around(
         is_blank = isinstance(text, str) and not text.strip()
         if not is_blank:  # which can be shown, though no file of texts may have it
             checked_text(text, "text", f"row {number} of samples")
-    return TextDataset(named, labels, names, texts=tuple(map(str, texts)))
+    return TextDataset(ids, labels, names, texts=tuple(map(str, texts)))
 
 
 # the arrays as files of a run directory
@@ -631,7 +652,7 @@ def kept_arrays(
     """
     seed = whole_number("seed", seed)
     if path is None:
-        return evidence_of(given, None, seed), None
+        return _with_warnings(given, None, seed), None
     run, files = RunDirectory(path), given.as_files
     stored = None
     if run.has_file(MANIFEST):
@@ -664,7 +685,14 @@ def kept_arrays(
     run.hold(read_arrays_manifest(run))
     if not run.has(_FILE):
         run.write_tensors(_FILE, files)
-    return evidence_of(given, run, seed), run
+    return _with_warnings(given, run, seed), run
+
+
+def _with_warnings(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evidence:
+    evidence = evidence_of(given, run, seed)
+    for note in evidence.general_notes:
+        warn_user(note)
+    return evidence
 
 
 def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDirectory]:

@@ -217,9 +217,9 @@ class AuditView:
             title=f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}",
             probabilities=None if of_classes is None else of_classes[found.positions],
             warnings=(
+                *evidence.notes_at(checkpoint),
                 *shared,
                 *found.notes,
-                *evidence.notes_at(checkpoint),
                 *(notes_on_shape(evidence) if evidence.has_ground_truth else ()),
             ),
             notes=(

@@ -22,7 +22,7 @@ from memowidgets.audit.numbers.scores import (
     scored_members,
 )
 from memowidgets.audit.numbers.truth import member_log_lira, support
-from memowidgets.checks import is_missing, real_number, warn_user
+from memowidgets.checks import id_text, is_missing, real_number, warn_user
 from memowidgets.data import WithheldDataset
 from memowidgets.data.dataset import kind_of_sample, value_of, writable
 from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
@@ -76,7 +76,7 @@ def listed_members(
     words[found.positions] = found.status(rule, eta)
     table["status"] = words
     decided = log.table()
-    made = [decided.get(name, UNDECIDED) for name in table.index]
+    made = [decided.get(name, UNDECIDED) for name in evidence.members.tolist()]
     table["decision"] = [one.decision for one in made]
     table["to"] = [one.to for one in made]
     table["note"] = [one.note for one in made]
@@ -137,7 +137,7 @@ def judged_table(
         *(on_zero if tau is None else ()),
     ):
         warn_user(note)  # the caller of the audit's method
-    table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
+    table = pd.DataFrame(index=evidence.member_index)
     table.attrs["notes"] = (*notes, *on_zero)
     table["score"] = of_members(found.scores, found.positions, len(table))
     if found.errors is not None:
@@ -178,7 +178,7 @@ def as_text(table: pd.DataFrame, suffix: str) -> str:
     """Return a table by id as CSV (".csv") or JSON Lines (".jsonl")."""
     names = ["id", *map(str, table.columns)]
     rows = [
-        [name, *map(plain, values)]
+        [id_text(name), *map(plain, values)]
         for name, *values in table.astype(object).itertuples(name=None)
     ]
     if suffix == ".csv":

@@ -11,6 +11,7 @@ from benchmarks import (
     confirm,
     dashboard,
     device,
+    digests,
     explorer,
     huge_row,
     inspector,
@@ -67,6 +68,7 @@ TOPICS = {
     "watch": watch.rows,
     "trace": trace.rows,
     "provenance": provenance.rows,
+    "digests": digests.rows,
 }
 
 

@@ -15,15 +15,14 @@ from memowidgets.audit.run import read_names
 from memowidgets.audit.runs.identity import read_design, read_manifest
 from memowidgets.audit.runs.opening import data_again
 from memowidgets.files import (
-    KEY,
-    digest,
+    checksum,
     fingerprints,
     make_private,
-    stamp_of,
     write_whole,
 )
 from memowidgets.metrics import logit_gap
 from memowidgets.store import RECORDING, RunDirectory, StoreError, Tensors, run_at
+from memowidgets.store.directory import Label, whole_file
 
 if TYPE_CHECKING:
     import os
@@ -227,8 +226,6 @@ def pack(
     notes : mapping
         Content of the JSON files, by name.
     """
-    from safetensors.numpy import save
-
     table: dict[str, Any] = {
         name: {"metadata": dict(file.metadata), "of": file.of, "arrays": {}}
         for name, file in files.items()
@@ -247,6 +244,7 @@ def pack(
             starts.get(kind, 0),
             values.shape,
             values.dtype.str,
+            checksum(stored),
         ]
         starts[kind] = starts.get(kind, 0) + values.size
         kinds.setdefault(kind, []).append(stored.reshape(-1))
@@ -254,11 +252,10 @@ def pack(
         kind: np.ascontiguousarray(_planes(np.concatenate(parts)))
         for kind, parts in kinds.items()
     }
-    content = {"files": table, "notes": dict(notes)}
-    stamp = stamp_of(fingerprints(manifest)[0], digest(content))
+    packed = json.dumps({"files": table, "notes": dict(notes)}, separators=(",", ":"))
+    label = Label(fingerprints(manifest)[0], "", {"packed": packed})
     make_private(folder)
-    packed = json.dumps(content, separators=(",", ":"))
-    write_whole(folder / RECORDING, save(arrays, {KEY: stamp, "packed": packed}))
+    write_whole(folder / RECORDING, whole_file(arrays, label))
     RunDirectory(folder).write_manifest(manifest)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from memowidgets.checks import as_code, id_text, is_missing, several, warn_user
 from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
+from memowidgets.files import digest
 from memowidgets.store import LockedError, RunDirectory, StoreError
 from memowidgets.vocabulary import HALF_CHARACTERS, listed, quoted
 
@@ -30,6 +31,7 @@ _POLL_SECONDS = 0.05
 CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
 HEADER = ["id", "decision", "note"]
 WITH_CLASS = [*HEADER, "to"]  # only where a sample is to be relabelled
+CHECK = "check"  # a last column, by which a changed line is noticed
 MOST_CHARACTERS = 10_000
 MOST_STEPS = 1000
 _A_CLASS = 60  # characters of a class in a message
@@ -68,6 +70,8 @@ class DecisionLog:
     """Decisions on samples, stored immediately, with many levels of undo. Thread-safe.
 
     They are stored in ``decisions.csv`` of a run directory: ids, decisions and notes, never a text.
+    Its last column notices a line that was changed, by a damaged disk or a spreadsheet. Who edits a
+    line by hand empties that cell.
 
     If storing fails, decisions stay in memory and `problem` says why. The next time that storing
     works, all of them are stored.
@@ -379,15 +383,19 @@ def to_csv(table: Mapping[str, Decision]) -> str:
     r"""Return decisions as CSV with every field quoted and spreadsheet formulas neutralised.
 
     An apostrophe is put before ``=``, ``+``, ``-``, ``@``, a tab or a line break at the start of
-    a field, or where a spreadsheet may start a cell. `from_csv` removes it.
+    a field, or where a spreadsheet may start a cell. `from_csv` removes it. The last column has a
+    check of each line.
 
     Examples
     --------
     >>> print(to_csv({"7": Decision("keep", "=1+1")}), end="")
-    "id","decision","note"
-    "7","keep","'=1+1"
+    "id","decision","note","check"
+    "7","keep","'=1+1","xec9ea47b"
     """
-    return csv_text(_header(table), _rows(table))
+    checks = (_check_of(name, made) for name, made in table.items())
+    rows = zip(_rows(table), checks, strict=True)
+    every = ([*cells, check] for cells, check in rows)
+    return csv_text([*_header(table), CHECK], every)
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -411,6 +419,11 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return out.getvalue()
 
 
+def _check_of(name: str, made: Decision) -> str:
+    """Return what notices a changed line. Its letter keeps spreadsheets from reading a number."""
+    return f"x{digest([name, made.decision, made.note, made.to])[:8]}"
+
+
 def _header(table: Mapping[str, Decision]) -> list[str]:
     return WITH_CLASS if any(made.to for made in table.values()) else HEADER
 
@@ -430,8 +443,8 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     Raises
     ------
     ValueError
-        If a line cannot be read, or an id has two different decisions; the message names file
-        and line.
+        If a line cannot be read or was changed, or an id has two different decisions; the message
+        names file and line.
 
     Examples
     --------
@@ -443,10 +456,10 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     )
     table: Table = {}
     try:
-        header = next(reader, None)
-        if header not in (HEADER, WITH_CLASS):
+        header = next(reader, [])
+        if [name for name in header if name != CHECK] not in (HEADER, WITH_CLASS):
             raise ValueError(
-                f"{where}, line 1: the columns must be id,decision,note[,to]"
+                f"{where}, line 1: the columns must be id,decision,note[,to][,check]"
             )
         for cells in reader:
             if cells:
@@ -470,8 +483,11 @@ def _parse_row(cells: list[str], header: list[str], where: str) -> tuple[str, De
         raise ValueError(
             f"{where}: {len(cells)} cells instead of {len(header)} ({columns})"
         )
-    name, note, *to = (_TO_RESTORE.sub("", cell) for cell in (cells[0], *cells[2:]))
-    decision, new = cells[1].strip(), to[0] if to else ""
+    row = dict(zip(header, cells, strict=True))
+    name, note, new = (
+        _TO_RESTORE.sub("", row.get(column, "")) for column in ("id", "note", "to")
+    )
+    decision, check = row["decision"].strip(), row.get(CHECK, "").strip()
     if decision not in CHOICES:
         raise ValueError(
             f"{where}: unknown decision {quoted(decision)}; valid: {', '.join(map(repr, CHOICES))}"
@@ -481,7 +497,13 @@ def _parse_row(cells: list[str], header: list[str], where: str) -> tuple[str, De
             f"{where}: the decision {quoted(decision)} has the new class {quoted(new)}; 'relabel' "
             "needs one in the column to, and no other decision has one"
         )
-    return name, Decision(decision, note, new)
+    made = Decision(decision, note, new)
+    if check and check != _check_of(name, made):
+        raise ValueError(
+            f"{where}: the line was changed after it was written; restore it, or empty its cell "
+            f"'{CHECK}' if the change is meant"
+        )
+    return name, made
 
 
 def _apply(table: Table, changes: Table) -> Table:

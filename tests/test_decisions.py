@@ -118,6 +118,34 @@ def test_a_file_that_a_spreadsheet_saved_is_read():
     }
 
 
+def test_a_line_that_was_changed_is_named_unless_its_check_is_emptied(run):
+    file, log = run.path / "decisions.csv", DecisionLog(run)
+    log.decide(["7"], "keep", "fine")
+    log.decide(["8"], "relabel", to="x")
+    whole = file.read_bytes()
+    for place in range(whole.index(b"\n"), len(whole)):
+        content = bytearray(whole)
+        content[place] ^= 1
+        if content[place : place + 1] != whole[place : place + 1].swapcase():
+            with pytest.raises(ValueError, match=r"decisions\.csv"):
+                from_csv(content.decode())
+    edited = whole.decode().replace('"7","keep"', '"7","remove"')
+    file.write_text(edited)
+    log = DecisionLog(run)
+    assert (log.table(), log["8"]) == ({}, Decision())
+    assert "line 2" in log.unread
+    assert "'check'" in log.unread
+    first, line, *others = edited.splitlines()
+    accepted = [first, line[: line.rindex(",")] + ',""', *others]
+    file.write_text("\n".join(accepted))
+    log.decide(["9"], "keep")
+    assert from_csv(file.read_text()) == {
+        "7": Decision("remove", "fine"), "8": Decision("relabel", "", "x"),
+        "9": Decision("keep"),
+    }  # fmt: skip
+    assert ',""' not in file.read_text().splitlines()[1][-4:]
+
+
 # Deciding
 
 

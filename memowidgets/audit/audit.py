@@ -892,6 +892,9 @@ class Audit:
 
         Notes
         -----
+        `export` writes the table to a file in which no text is a formula to a spreadsheet, as it
+        may be in what pandas writes.
+
         A flagged member is a prediction. Two reference models check it in two short trainings
         (`run_references`), and only shadow models tell which members are memorised.
         """

@@ -4,7 +4,8 @@ A recording is such a run in two files: its manifest, and one with all its array
 
 A file is first written under a temporary name and then renamed, so it is never half-written. All
 arrays are in safetensors files, which `Tensors` maps instead of copying. A pass with all its layers
-is one such file, so it appears whole or not at all.
+is one such file, so it appears whole or not at all. Its header has a digest of itself, which is
+checked when it is opened, and one of each array, which is checked when that array is first used.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from memowidgets.files import (
     KEY,
     UNFINISHED,
     checked_path,
+    checksum,
     digest,
     fingerprints,
     make_private,
     open_regular,
     read_whole,
     replacement_of,
-    stamp_of,
     state_of,
     sync,
 )
 from memowidgets.vocabulary import quoted, visible
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "manifest.json"
 RECORDING = "recording.safetensors"
 _OLD_SECONDS = 3600
@@ -66,6 +67,11 @@ _DTYPES = {
     "F64": "<f8",
 }
 _NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
+_DELETE_IT = "delete it and call again"
+_INSTALL = "install the package again"
+_NO_CHECKSUM = (
+    "0" * 32
+)  # as long as one, so that a header can be written before its arrays
 
 
 # what goes wrong
@@ -92,7 +98,7 @@ class LockedError(StoreError):
 class _UnusableError(StoreError):
     """A file cannot be used; the message has the fault and the remedy."""
 
-    def __init__(self, fault: str, remedy: str = "delete it and call again") -> None:
+    def __init__(self, fault: str, remedy: str = _DELETE_IT) -> None:
         super().__init__(f"{fault}: {remedy}")
         self.fault = fault
 
@@ -189,10 +195,13 @@ class _Place(NamedTuple):
     start: int
     shape: tuple[int, ...]
     shown: str
+    checksum: str
 
 
 class Tensors(Mapping[str, NDArray[Any]]):
     """The arrays of one safetensors file, memory-mapped, so that only what is used is read.
+
+    The first use of an array reads it once as a whole, to compare it with its checksum.
 
     A recording holds many such files in one: `packed` reads that.
 
@@ -220,12 +229,14 @@ class Tensors(Mapping[str, NDArray[Any]]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._remedy = _DELETE_IT
         header, self._start, self.state = _header(path)
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
-        self.run, self.of = _stamp(self.metadata.pop(KEY, None))
+        self.run, self.of, self._checksums = _read_stamp(self.metadata, header)
         self._entries: dict[str, dict[str, Any]] = header
         self._names: Mapping[str, object] = header
         self._packed: dict[str, _Place] | None = None
+        self._checked: set[str] = set()
 
     @classmethod
     def open_packed(
@@ -243,26 +254,41 @@ class Tensors(Mapping[str, NDArray[Any]]):
         whole = cls(path)
         if whole.run != run:
             raise ValueError("it belongs to another run")
-        content = json.loads(whole.metadata["packed"])
-        if digest(content) != whole.of:
-            raise ValueError("its table of contents was changed")
+        content = _parsed(whole.metadata["packed"])
         found = {}
         for name, about in content["files"].items():
             one = found[name] = copy.copy(whole)
-            one._names = one._packed = {
-                k: _Place(*v[:4]) for k, v in about["arrays"].items()
-            }
+            packed = {k: _Place(*v) for k, v in about["arrays"].items()}
+            one._names = one._packed = packed
+            one._checksums = {k: place.checksum for k, place in packed.items()}
+            one._checked = set()
+            one._remedy = _INSTALL
             one.metadata, one.of = about["metadata"], about["of"]
         return found, content["notes"]
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self:
-            raise MissingError(f"{self._path} lacks {quoted(name)}")
-        return (
-            self._map(name)
-            if self._packed is None
-            else self._unpack(self._packed[name])
-        )
+            raise MissingError(f"{self._path} lacks {quoted(name)}", self._remedy)
+        if self._packed is None:
+            array = self._map(name)
+            self._check(name, array)
+            return array
+        place = self._packed[name]
+        array = self._unpack(place)
+        self._check(name, array)
+        return array.reshape(place.shape).astype(place.shown)
+
+    def _check(self, name: str, array: NDArray[Any]) -> None:
+        """Raise if an array that was not used before differs from what was written."""
+        if name in self._checked:
+            return
+        if checksum(array) != self._checksums.get(name):
+            raise BrokenError(
+                f"{self._path} is broken (the values of {quoted(name)} were changed after they "
+                "were written)",
+                self._remedy,
+            )
+        self._checked.add(name)
 
     def _map(self, name: str) -> NDArray[Any]:
         entry = self._entries[name]
@@ -278,14 +304,13 @@ class Tensors(Mapping[str, NDArray[Any]]):
             return np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
 
     def _unpack(self, place: _Place) -> NDArray[Any]:
-        """Return a packed array in memory, in the type that it had.
+        """Return a packed array in memory, flat and in the type in which it is stored.
 
         A recording has first bytes of all numbers side by side, then second bytes, and so on.
         """
         end = place.start + math.prod(place.shape)
         planes = self._map(place.stored)[:, place.start : end]
-        numbers = np.ascontiguousarray(np.moveaxis(planes, 0, -1)).view(place.stored)
-        return numbers.reshape(place.shape).astype(place.shown)
+        return np.ascontiguousarray(np.moveaxis(planes, 0, -1)).view(place.stored)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -297,22 +322,41 @@ class Tensors(Mapping[str, NDArray[Any]]):
         return name in self._names
 
 
-def whole_file(
-    arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
-) -> bytes:
-    """Return the bytes of a safetensors file; those of equal arrays and metadata are equal."""
+class Label(NamedTuple):
+    """What a file of arrays says of itself.
+
+    Attributes
+    ----------
+    run : str
+        Identity of the run that it belongs to.
+    of : str
+        Digest of the weights behind its arrays. Empty if there are none.
+    metadata : mapping of str
+        Text beside the arrays.
+    """
+
+    run: str
+    of: str
+    metadata: Mapping[str, str]
+
+
+def whole_file(arrays: Mapping[str, NDArray[Any]], label: Label) -> bytes:
+    """Return the bytes of a safetensors file; those of equal arrays and labels are equal."""
     kinds = {name: (array.dtype, array.shape) for name, array in arrays.items()}
-    head, places, _ = _head(kinds, metadata)
+    head, places, _ = _head(kinds, label, _checksums_of(arrays))
     parts = (np.ascontiguousarray(arrays[name]).reshape(-1) for name in places)
     return b"".join([head, *(part.view(np.uint8).data for part in parts)])
 
 
 def map_file(
-    file: Path, shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]
+    file: Path, shapes: Mapping[str, tuple[int, ...]], label: Label
 ) -> dict[str, NDArray[Any]]:
-    """Create a safetensors file of float32 arrays of these shapes, and map them."""
+    """Create a safetensors file of float32 arrays of these shapes, and map them.
+
+    It cannot be read before `seal` was called.
+    """
     kinds = {name: (np.dtype("<f4"), tuple(shape)) for name, shape in shapes.items()}
-    head, places, size = _head(kinds, metadata)
+    head, places, size = _head(kinds, label, dict.fromkeys(kinds, _NO_CHECKSUM))
     with file.open("wb") as out:
         out.write(head)
         # reserves the space, so that a full disk fails now
@@ -326,40 +370,82 @@ def map_file(
     }
 
 
+def seal(file: Path, arrays: Mapping[str, NDArray[Any]], label: Label) -> None:
+    """Write the checksums of what was filled in into the header that `map_file` wrote."""
+    kinds = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+    head, _, _ = _head(kinds, label, _checksums_of(arrays))
+    with file.open("rb+") as out:
+        out.write(head)
+
+
+def _checksums_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+    return {name: checksum(array) for name, array in arrays.items()}
+
+
 def _head(
     kinds: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
-    metadata: Mapping[str, str],
+    label: Label,
+    checksums: Mapping[str, str],
 ) -> tuple[bytes, dict[str, int], int]:
     """Return the bytes before the data, where each array begins in them, and their size.
 
-    Arrays of wide numbers come first, so that all are aligned.
+    Arrays of wide numbers come first, so that all are aligned. Whatever the checksums are, there
+    are as many bytes.
     """
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    entries: dict[str, Any] = {}
     places, end = {}, 0
     for name, (dtype, shape) in sorted(
         kinds.items(), key=lambda kind: -kind[1][0].itemsize
     ):
         places[name], end = end, end + dtype.itemsize * math.prod(shape)
         offsets = [places[name], end]
-        header[name] = {
+        entries[name] = {
             "dtype": _NAMES[dtype],
             "shape": list(shape),
             "data_offsets": offsets,
         }
-    text = json.dumps(header).encode()
+    metadata = dict(label.metadata)
+    stamp: dict[str, Any] = {"run": label.run, "of": label.of, "checksums": checksums}
+    stamp["check"] = digest([stamp, metadata, entries])
+    metadata[KEY] = json.dumps(stamp)
+    text = json.dumps({"__metadata__": metadata, **entries}).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text, places, end
 
 
-def _stamp(text: str | None) -> tuple[str | None, str]:
-    """Return the run and the weights in a stamp, which anyone may have written."""
+def _read_stamp(
+    metadata: dict[str, str], entries: Mapping[str, Any]
+) -> tuple[str | None, str, dict[str, str]]:
+    """Take the stamp out of the metadata; return its run, its weights and its checksums.
+
+    Anyone may have written it.
+    """
+    text = metadata.pop(KEY, None)
     if text is None:
-        return None, ""
-    found = json.loads(text)
-    run, of = found["run"], found["of"]
-    if not (isinstance(run, str) and isinstance(of, str)):
+        return None, "", {}
+    stamp = _parsed(text)
+    check = stamp.pop("check", None) if isinstance(stamp, dict) else None
+    if check is None or check != digest([stamp, metadata, entries]):
+        raise ValueError("its header was changed after it was written")
+    run, of, checksums = stamp["run"], stamp["of"], stamp["checksums"]
+    if not (
+        isinstance(run, str) and isinstance(of, str) and isinstance(checksums, dict)
+    ):
         raise TypeError("the run and the weights in its stamp must be texts")
-    return run, of
+    return run, of, checksums
+
+
+def _parsed(text: str | bytes) -> Any:
+    """Return what a header or a note holds in JSON; raise an error in words if it is none."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"it is not JSON from {place} on") from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not a text in UTF-8") from None
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
@@ -371,7 +457,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
         try:
             with safe_open(path, framework="numpy"):
                 (length,) = struct.unpack("<Q", file.read(8))
-                header: dict[str, Any] = json.loads(file.read(length))
+                header: dict[str, Any] = _parsed(file.read(length))
         except SafetensorError as error:
             raise ValueError(f"{error}; it has {state[-1]} bytes") from None
     for name, entry in header.items():
@@ -667,7 +753,7 @@ class RunDirectory:
         again. `of` is the digest of the weights that they were computed with, or that they are.
         """
         arrays = {key: np.asarray(value) for key, value in tensors.items()}
-        content = whole_file(arrays, self._stamped(metadata, of))
+        content = whole_file(arrays, self._label(metadata, of))
         self._write(f"{name}.safetensors", content, waits=False)
 
     @contextmanager
@@ -684,16 +770,19 @@ class RunDirectory:
         `write_tensors`.
         """
         target = self._place_to_write(f"{name}.safetensors")
+        label = self._label(metadata, of)
         with explain_failures(target, self.path):
             make_private(target.parent)
             with replacement_of(target) as temporary:
-                yield map_file(temporary, shapes, self._stamped(metadata, of))
+                arrays = map_file(temporary, shapes, label)
+                yield arrays
+                seal(temporary, arrays, label)
                 sync(temporary)  # what was written through the mapping, too
 
     # how
 
-    def _stamped(self, metadata: Mapping[str, str] | None, of: str) -> dict[str, str]:
-        return {**(metadata or {}), KEY: stamp_of(self._identity, of)}
+    def _label(self, metadata: Mapping[str, str] | None, of: str) -> Label:
+        return Label(self._identity, of, metadata or {})
 
     def _tensors(self, name: str) -> Tensors:
         """Return the arrays of a file, whose header is read once for each state of it."""
@@ -732,11 +821,8 @@ class RunDirectory:
         if text is None:
             raise StoreError(f"{self.path} is not a run directory: it has no {name}")
         try:
-            return json.loads(text)
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # also a number with too many digits
+            return _parsed(text)
+        except ValueError as error:  # also a number with too many digits
             raise StoreError(f"{self.path / name} is broken: {error}") from None
 
     def _place_to_write(self, name: str) -> Path:
@@ -781,9 +867,7 @@ class PackedRun(RunDirectory):
         except FileNotFoundError:
             raise StoreError(f"{path} does not exist") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise BrokenError(
-                f"{path} is broken ({error})", "install the package again"
-            ) from None
+            raise BrokenError(f"{path} is broken ({error})", _INSTALL) from None
 
     def names(self, folder: str, suffix: str = ".safetensors") -> list[str]:
         """Return the sorted names of a folder's files with a suffix, or of all that is in it."""

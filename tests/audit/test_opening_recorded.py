@@ -11,7 +11,8 @@ import memowidgets as mw
 from benchmarks.recorded import METRICS, readable, tables
 from benchmarks.recording import export
 from memowidgets.audit.runs import opening
-from memowidgets.store import NotThereError, StoreError
+from memowidgets.files import fingerprints
+from memowidgets.store import RECORDING, NotThereError, StoreError, Tensors, run_at
 from tests.hostile.forged import change_manifest
 from tests.training.small import Inline
 
@@ -118,13 +119,16 @@ def test_it_is_two_files_without_sample_weight_or_path(data, audit, folder):
         export(audit.path, folder, ABOUT)
 
 
-@pytest.mark.parametrize("damage", ["cut", "other", "gone"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "other", "gone"])
 def test_a_damaged_recording_is_refused(audit, folder, tmp_path, damage):
     shutil.copytree(folder, tmp_path / "wards")
     file = tmp_path / "wards/recording.safetensors"
     content = file.read_bytes()
     if damage == "cut":
         file.write_bytes(content[: len(content) // 2])
+    elif damage == "changed":
+        begin = 8 + int.from_bytes(content[:8], "little")
+        file.write_bytes(content[:begin] + bytes(255 - b for b in content[begin:]))
     elif damage == "other":
         change_manifest(tmp_path / "wards", lambda manifest: manifest.update(seed=7))
     else:
@@ -210,6 +214,14 @@ def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, fol
         mw.open_recorded("nothing")
     with pytest.raises(ValueError, match="these are not the data"):
         mw.Audit.open(folder, mw.data.make_mcqs(80, seed=6))
+
+
+@pytest.mark.parametrize("place", sorted(opening.RECORDINGS.iterdir()))
+def test_each_array_of_a_recording_is_what_was_packed(place):
+    manifest = run_at(place).read_manifest()
+    files, _ = Tensors.open_packed(place / RECORDING, fingerprints(manifest)[0])
+    numbers = sum(array.size for kept in files.values() for array in kept.values())
+    assert numbers > 100_000
 
 
 @pytest.mark.slow

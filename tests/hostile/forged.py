@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
 
-from memowidgets.files import KEY, fingerprints
-from memowidgets.store import RunDirectory
+from memowidgets.files import fingerprints
+from memowidgets.store import RunDirectory, Tensors
+from memowidgets.store.directory import Label, whole_file
 
 
 def held(path) -> RunDirectory:
@@ -40,15 +39,21 @@ def rewrite(path, name, change=lambda arrays: arrays, **metadata) -> None:
     run.write_tensors(name, change(arrays), dict(kept.metadata) | metadata, kept.of)
 
 
+def forge(file: Path, change=lambda arrays: arrays, *, run="", of="", **metadata):
+    """Write a file of arrays anew, with checksums that fit; metadata that is None is left out."""
+    kept = Tensors(file)
+    arrays = change({key: np.array(kept[key]) for key in kept})
+    said = {key: value for key, value in (kept.metadata | metadata).items() if value}
+    label = Label(run or kept.run or "", of or kept.of, said)
+    file.write_bytes(whole_file(arrays, label))
+
+
 def adopt(path) -> None:
     """Stamp every file of a run anew, as a part of the run that its manifest describes by now."""
     run = held(path)
     for file in Path(path).rglob("*.safetensors"):
-        with safe_open(file, "np") as kept:
-            metadata = dict(kept.metadata() or {})
-        if KEY in metadata:
-            stamp = {**json.loads(metadata[KEY]), "run": fingerprints(run.manifest)[0]}
-            save_file(load_file(file), file, {**metadata, KEY: json.dumps(stamp)})
+        if Tensors(file).run is not None:
+            forge(file, run=fingerprints(run.manifest)[0])
     for file in Path(path).rglob("*.json"):
         content = json.loads(file.read_text())
         if file.name != "manifest.json" and "check" in content:

@@ -6,11 +6,11 @@ import json
 import shutil
 
 import pytest
-from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import memowidgets as mw
 from memowidgets.store import StoreError
+from tests.hostile.forged import forge
 from tests.hostile.victim import LAST, QUESTIONS, fill, opened, same
 
 # What is done to a run, given the run and a stranger
@@ -23,18 +23,13 @@ def copied(name, to=None, *, strange=False):
     )
 
 
-def tensors(name, change=None, **metadata):
-    """Other arrays, or metadata (None: without), and an old stamp."""
+def tensors(name, change=lambda arrays: arrays, **metadata):
+    """Other arrays or metadata (None: without), in the run and of the weights as before."""
+    return lambda run, _stranger: forge(run / name, change, **metadata)
 
-    def damage(run, _stranger):
-        for file in run.glob(name):
-            with safe_open(file, "np") as kept:
-                said = {**(kept.metadata() or {}), **metadata}
-            arrays = load_file(file)
-            said = {key: value for key, value in said.items() if value}
-            save_file(change(arrays) if change else arrays, file, said)
 
-    return damage
+def without_stamp(name):
+    return lambda run, _stranger: save_file(load_file(run / name), run / name)
 
 
 def note(name, **changes):
@@ -55,10 +50,8 @@ def weights_without_pass(name, **how):
     return damage
 
 
-def of_other_weights(run, stranger):
-    with safe_open(run / PASS, "np") as kept:
-        stamp = json.loads(kept.metadata()["memowidgets"]) | {"of": "0" * 16}
-    tensors(PASS, memowidgets=json.dumps(stamp))(run, stranger)
+def of_other_weights(run, _stranger):
+    forge(run / PASS, of="0" * 16)
 
 
 def score_of_target_1_for_2(run, _stranger):
@@ -87,8 +80,9 @@ REFUSED = {  # the damage, what is asked of an audit or else opened, and what th
     "another run's shadow model": (copied(THIRD, strange=True), "log_lira", "0003"),
     **{
         f"shadow model without {what}": (tensors(THIRD, **{what: None}), "log_lira", "0003")
-        for what in ("config", "index", "design", "memowidgets")
+        for what in ("config", "index", "design")
     },
+    "shadow model without a stamp": (without_stamp(THIRD), "log_lira", "0003.* no stamp"),
     "another checkpoint's weights": (
         weights_without_pass("checkpoints/epoch-1/weights.safetensors"), "evaluate", "weights",
     ),

@@ -414,7 +414,8 @@ class Audit:
     def training(self) -> Settings:
         """How the target and the shadow models are trained, on any machine.
 
-        `precision` is the one that ``"auto"`` meant where the run was made.
+        `precision` is the one that ``"auto"`` meant where the run was made. The settings of a
+        recorded loop or Trainer are not known, and asking for them is an error.
         """
         return self.evidence.training()
 

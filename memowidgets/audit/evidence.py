@@ -570,6 +570,8 @@ class Evidence:
         What a reader must know of all its numbers.
     repeated : mapping of str to int
         Number of a Trainer's rows of each member that has several, by its id.
+    recorded_from : str
+        Who trained the target, if that was not the audit.
     training : callable
         Function that returns how the target was trained, or raises where nobody knows.
     makes : set of str
@@ -605,6 +607,7 @@ class Evidence:
     given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     general_notes: tuple[Note, ...] = ()
     repeated: Mapping[str, int] = field(default_factory=dict)
+    recorded_from: str = ""
     makes: frozenset[str] = frozenset()
     absent: Mapping[str, Absent] = field(default_factory=dict)
     device: Callable[[], str] = lambda: "cpu"

@@ -216,6 +216,13 @@ class Run:
             return None
         return Absent(f"{self.path} {lacks}, so it cannot {work}", ANEW)
 
+    @property
+    def recorded_from(self) -> str:
+        """Who trained the target, if that was not the audit: the settings are theirs."""
+        if self.manifest.get("kind") == WATCHED:
+            return "a loop by mw.watch"
+        return "a Trainer" if read_course(self.run) is not None else ""
+
     def check_can(self, work: str, instead: str = "") -> None:
         """Raise an error that says why, if this run can't do some work.
 
@@ -233,9 +240,11 @@ class Run:
             If it can't, or model and data are not at hand.
         """
         why = self.cannot(work)
-        if why is None and instead and read_course(self.run) is not None:
+        trained_by = self.recorded_from
+        if why is None and instead and trained_by:
             why = Absent(
-                f"{self.path} was recorded from a Trainer, so it cannot {work}", instead
+                f"{self.path} was recorded from {trained_by}, so it cannot {work}",
+                instead,
             )
         if why is None and not self.can_ask:
             why = Absent(f"this needs the model and the data of {self.path}", _OPEN)
@@ -361,10 +370,10 @@ class Run:
         def scores_of(record: Record, _layer: str) -> ScorePlace:
             return ScorePlace(self.run, f"scores/{record.name}", record.weights)
 
+        recorded_from = self.recorded_from
         unknown = Absent(
-            f"{self.path} was recorded from a loop whose settings are unknown"
+            f"{self.path} was recorded from {recorded_from}, whose settings are unknown"
         )
-        is_watched = self.manifest.get("kind") == WATCHED
         return Evidence(
             path=self.path,
             manifest=self.manifest,
@@ -384,7 +393,8 @@ class Run:
             shadow=partial(self._shadow, shadows),
             general_notes=(*notes, *shadows.lost()),
             repeated=repeated,
-            training=unknown.refuse if is_watched else lambda: self.training,
+            recorded_from=recorded_from,
+            training=unknown.refuse if recorded_from else lambda: self.training,
             makes=frozenset(("pass", "losses", "pool") if self.can_ask else ()),
             device=lambda: self.device,
             cache=self._cache,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -324,6 +326,22 @@ def test_weights_and_states_that_were_not_kept_are_not_made_up(record, tmp_path)
         with pytest.raises(NotThereError, match=r"prediction\+final"):
             audit.score("psmi", checkpoint=0)
         (tmp_path / "run/forward/epoch-0.safetensors").unlink(missing_ok=True)
+
+
+def test_settings_that_the_trainer_did_not_use_are_shown_nowhere(record, tmp_path):
+    audit, _, _ = record(learning_rate=3e-3, max_steps=9)
+    with pytest.raises(NotThereError, match="from a Trainer, whose settings are"):
+        _ = audit.training
+    page = Path(audit.report(tmp_path / "page.html"))
+    numbers = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    assert numbers["training"] == {}
+    assert numbers["facts"]["recorded from"] == "a Trainer"
+    assert "Trainer" in numbers["missing"]["settings of the training"]
+    unused = audit.run.training
+    for shown in (page.read_text(encoding="utf-8"), audit._repr_html_(), repr(audit)):
+        assert "training, epochs" not in shown
+        assert f"{unused.lr:g}" not in shown
+        assert "Trainer" in shown or shown == repr(audit)
 
 
 # Interruption and resumption

@@ -350,6 +350,7 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
         "scores": ", ".join(scores.metrics_of(evidence)),
         "fork": fork and f"of another run, from {fork['checkpoint'] or 'scratch'}",
         "label noise": noise and f"{percent(noise)} of the pool's labels",
+        "recorded from": evidence.recorded_from,
         "checkpoints": str(n_checkpoints),
         "prediction": chosen and f"{chosen.record.name}, drop {percent(chosen.drop)}",
         "reference models": str(len(evidence.references.indices)),

@@ -116,13 +116,22 @@ class Curves:
         return bool(rise.mean() > _ERRORS * error)
 
 
-def place_to_look(curves: Curves, rho: float) -> Place:
+def place_to_look(curves: Curves, rho: float, until: int | None = None) -> Place:
     """Choose the checkpoint at which memorisation is predicted.
 
     It is the earliest of three: the first one that reached ρ; the one with the lowest held-out
     loss before, if held-out loss has risen since by more than two standard errors; and, where ρ is
     not reached, the first one of the stretch on which the drop has levelled off. Without any, it is
     the last one.
+
+    Parameters
+    ----------
+    curves : Curves
+        The curves of the training.
+    rho : float
+        Required drop of the median loss.
+    until : int, optional
+        The last checkpoint that is known. Default: the last one there is.
 
     Examples
     --------
@@ -133,14 +142,25 @@ def place_to_look(curves: Curves, rho: float) -> Place:
     >>> place_to_look(Curves(epochs, drops, held_out, guessing=1.4), rho=0.95)
     Place(at=2, why='turn')
     """
-    return _place_by(curves, rho, len(curves.epochs) - 1)
+    last = len(curves.epochs) - 1 if until is None else until
+    reached = np.flatnonzero(curves.drops[: last + 1] >= rho)
+    end = int(reached[0]) if len(reached) else last
+    found: list[Place] = []
+    turn = _lowest(curves, end)
+    if turn is not None and curves.risen(turn, end):
+        found.append(Place(turn, "turn"))
+    if len(reached):
+        found.append(Place(end, "rho"))
+    elif (level := _level_start(curves, end)) is not None:
+        found.append(Place(level, "level"))
+    return min(found, default=Place(last, "unsettled"), key=lambda place: place.at)
 
 
 def settled_at(curves: Curves, rho: float) -> int | None:
     """Return the checkpoint at which a training is interrupted to look, or None if at none yet.
 
     That is the first one at which ρ is reached, a turn of the held-out loss has lasted, or the drop
-    has levelled off. The place to look is then that of `place_to_look` up to this checkpoint.
+    has levelled off. The place to look is then that of `place_to_look` until this checkpoint.
 
     Examples
     --------
@@ -154,21 +174,6 @@ def settled_at(curves: Curves, rho: float) -> int | None:
         if drop >= rho or lasts or _level_start(curves, end) is not None:
             return end
     return None
-
-
-def _place_by(curves: Curves, rho: float, last: int) -> Place:
-    """Return the place to look as it is at a checkpoint."""
-    reached = np.flatnonzero(curves.drops[: last + 1] >= rho)
-    end = int(reached[0]) if len(reached) else last
-    found: list[Place] = []
-    turn = _lowest(curves, end)
-    if turn is not None and curves.risen(turn, end):
-        found.append(Place(turn, "turn"))
-    if len(reached):
-        found.append(Place(end, "rho"))
-    elif (level := _level_start(curves, end)) is not None:
-        found.append(Place(level, "level"))
-    return min(found, default=Place(last, "unsettled"), key=lambda place: place.at)
 
 
 def _lowest(curves: Curves, end: int) -> int | None:

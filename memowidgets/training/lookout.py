@@ -192,26 +192,6 @@ class StopRule:
         return records[1 + int(nearest)]
 
 
-@dataclass(frozen=True)
-class HeldOutLosses:
-    """Losses of held-out samples at each checkpoint after step 0.
-
-    Attributes
-    ----------
-    losses : list of array of shape (n_held_out,)
-        By checkpoint, of the samples whose class the members have.
-    guessing : float
-        Their mean loss if each is answered with the members' class frequencies.
-    """
-
-    losses: list[NDArray[np.float32]]
-    guessing: float
-
-    def up_to(self, index: int) -> HeldOutLosses:
-        """Return the losses as they were at a checkpoint."""
-        return replace(self, losses=self.losses[: index + 1])
-
-
 def losses_of_guessing(
     labels: NDArray[np.int64], members: NDArray[np.int64]
 ) -> NDArray[np.float64]:
@@ -224,56 +204,7 @@ def losses_of_guessing(
         return -np.log(counts[labels] / max(1, len(members)))
 
 
-def choose(
-    rule: StopRule,
-    records: Sequence[Record],
-    held_out: HeldOutLosses | None = None,
-    guessing: float = np.inf,
-) -> Prediction:
-    """Choose the checkpoint at which memorisation is predicted, see `place_to_look`.
-
-    Parameters
-    ----------
-    rule : StopRule
-        The rule.
-    records : sequence of Record
-        Records in the order of training, step 0 first.
-    held_out : HeldOutLosses, optional
-        Losses of held-out samples, where they are known.
-    guessing : float
-        Median loss of the members if they are answered with their class frequencies.
-
-    Raises
-    ------
-    ValueError
-        If there is no checkpoint after step 0.
-    """
-    curves = curves_of(rule, records, held_out, guessing)
-    at, why = place_to_look(curves, rule.rho)
-    return _described(rule, records, 1 + at, why, knows_losses=held_out is not None)
-
-
-def curves_of(
-    rule: StopRule,
-    records: Sequence[Record],
-    held_out: HeldOutLosses | None,
-    guessing: float,
-) -> Curves:
-    """Return the curves of a training, which the rule reads."""
-    if len(records) < 2:
-        raise ValueError("there is no checkpoint after step 0 yet")
-    drops = rule.drops(records)
-    learned = (1.0 - _BELOW_GUESSING) * guessing / records[0].median_loss
-    return Curves(
-        np.array([record.epoch for record in records[1:]]),
-        drops,
-        None if held_out is None else held_out.losses,
-        np.inf if held_out is None else held_out.guessing,
-        0.0 if np.isinf(guessing) else 1.0 - learned,
-    )
-
-
-def _described(
+def described(
     rule: StopRule,
     records: Sequence[Record],
     index: int,
@@ -406,8 +337,17 @@ def write_held_out(
     run.write_tensors(held_out_of(record.name), kept, about, record.weights)
 
 
-def read_held_out(run: RunDirectory, records: Sequence[Record]) -> HeldOutLosses | None:
+def read_held_out(
+    run: RunDirectory, records: Sequence[Record]
+) -> tuple[list[NDArray[np.float32]], float] | None:
     """Return the held-out losses at the checkpoints after step 0; None if one lacks them.
+
+    Returns
+    -------
+    list of array of shape (n_held_out,)
+        By checkpoint, of the samples whose class the members have.
+    float
+        Their mean loss if each is answered with the members' class frequencies.
 
     Warns
     -----
@@ -417,21 +357,20 @@ def read_held_out(run: RunDirectory, records: Sequence[Record]) -> HeldOutLosses
     later = records[1:]
     lost = lost_held_out(run, later)
     if lost and run.manifest.get("recording") is None:
-        files = ", ".join(str(run.place(held_out_of(one.name))) for one in lost)
+        files = ", ".join(f"{run.path / held_out_of(one.name)}" for one in lost)
         warn_user(
-            f"{files} is missing or broken, so the place to look is chosen without held-out "
-            "samples: restore it, or let the training go on, which makes it again"
+            f"{files}.safetensors is missing or broken, so the place to look is chosen without "
+            "held-out samples: restore it, or let the training go on, which makes it again"
         )
     if lost or any(record.test_loss is None for record in later):
         return None
     every = [run.read_tensors(held_out_of(one.name), one.weights) for one in later]
     try:
         guessing = float(every[-1].metadata[_GUESSING])
-        losses = [np.array(one["losses"]) for one in every]
+        return [np.array(one["losses"]) for one in every], guessing
     except (KeyError, ValueError) as error:
         place = run.place(held_out_of(later[-1].name))
         raise StoreError(f"{place} is broken: {error}; delete it") from None
-    return HeldOutLosses(losses, guessing)
 
 
 def lost_held_out(run: RunDirectory, records: Sequence[Record]) -> list[Record]:
@@ -463,16 +402,35 @@ class Lookout:
         self.rule, self._run = rule, run
         self._guessing = float(np.median(losses_of_guessing(labels, labels)))
 
+    def curves(self, records: Sequence[Record]) -> Curves:
+        """Return the curves that the rule reads.
+
+        Raises
+        ------
+        ValueError
+            If there is no checkpoint after step 0, or held-out losses are not finite.
+        """
+        if len(records) < 2:
+            raise ValueError("there is no checkpoint after step 0 yet")
+        known = read_held_out(self._run, records)
+        losses, guessing = (None, np.inf) if known is None else known
+        epochs = np.array([record.epoch for record in records[1:]])
+        learned = (1.0 - _BELOW_GUESSING) * self._guessing
+        least_drop = 1.0 - learned / max(records[0].median_loss, learned)
+        return Curves(epochs, self.rule.drops(records), losses, guessing, least_drop)
+
     def prediction(self, records: Sequence[Record]) -> Prediction:
         """Return the place to look: what was told at an interruption, else what is chosen now.
 
         Raises
         ------
         ValueError
-            If there is no checkpoint after step 0.
+            As `curves`.
         """
-        held_out = read_held_out(self._run, records)
-        now = choose(self.rule, records, held_out, self._guessing)
+        curves = self.curves(records)
+        at, why = place_to_look(curves, self.rule.rho)
+        knows_losses = curves.held_out is not None
+        now = described(self.rule, records, 1 + at, why, knows_losses=knows_losses)
         told = self.told(records)
         if told is None:
             return now
@@ -484,29 +442,20 @@ class Lookout:
         told, names = read_told(self._run), [record.name for record in records]
         if told is None or not {told.place, told.at} <= {*names}:
             return None
-        known = records[: names.index(told.at) + 1]
-        return _described(
-            self.rule,
-            known,
-            names.index(told.place),
-            told.why,
-            knows_losses=told.knows_losses,
+        known, place = records[: names.index(told.at) + 1], names.index(told.place)
+        return described(
+            self.rule, known, place, told.why, knows_losses=told.knows_losses
         )
 
     def tell(self, records: Sequence[Record]) -> Prediction | None:
         """Return the place to look, if the training is to be interrupted by now; it is kept."""
         if len(records) > 1 and read_told(self._run) is None:
-            held_out = read_held_out(self._run, records)
-            curves = curves_of(self.rule, records, held_out, self._guessing)
+            curves = self.curves(records)
             end = settled_at(curves, self.rule.rho)
             if end is not None:
-                known = records[: end + 2]
-                until = None if held_out is None else held_out.up_to(end)
-                self._keep(choose(self.rule, known, until, self._guessing))
+                at, why = place_to_look(curves, self.rule.rho, until=end)
+                names = records[1 + at].name, records[1 + end].name
+                told = Told(*names, why, curves.held_out is not None)
+                note = {**asdict(self.rule), _TOLD: asdict(told)}
+                self._run.write_note(RHO, note)
         return self.told(records)
-
-    def _keep(self, found: Prediction) -> None:
-        assert found.until is not None  # noqa: S101 - it is among checkpoints
-        knows_losses = found.held_out == "losses"
-        told = Told(found.record.name, found.until.name, found.why, knows_losses)  # type: ignore[arg-type]
-        self._run.write_note(RHO, {**asdict(self.rule), _TOLD: asdict(told)})

@@ -288,7 +288,12 @@ class Told:
     knows_losses: bool
 
 
-_TOLD_FORM = {"place": str, "at": str, "why": str, "knows_losses": bool}
+_TOLD_FORM = {
+    "place": str,
+    "at": str,
+    "why": lambda value: value in ("rho", "turn", "level"),
+    "knows_losses": lambda value: isinstance(value, bool),
+}
 
 
 def read_told(run: RunDirectory) -> Told | None:

@@ -33,6 +33,7 @@ from benchmarks import (
     truth,
     vision,
     watch,
+    when,
 )
 from benchmarks.measure import Row, machine, table
 
@@ -76,6 +77,9 @@ def main() -> None:
     """Run the chosen topics, and print their table."""
     if sys.argv[1:2] == ["confirm"]:
         confirm.main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["when"]:
+        when.main(sys.argv[2:])
         return
     arguments = _arguments()
     rows: list[Row] = []

@@ -240,7 +240,7 @@ def measure(setting: str, files: argparse.Namespace) -> None:
     about = {
         "seconds_of_shadows": np.array(seconds),
         "n_classes": np.array(len(pool.class_names)),
-        "commit": np.array(_commit()),
+        "commit": np.array(commit()),
         "machine": np.array(machine()),
     }
     KEPT.mkdir(exist_ok=True)
@@ -329,7 +329,7 @@ def _with_truth(first: mw.Audit, parts: list[Arrays]) -> Arrays:
     return found | {"target": np.repeat(np.arange(len(sizes)), sizes).astype(np.uint8)}
 
 
-def _commit() -> str:
+def commit() -> str:
     """Return the commit of this checkout, with a plus if something differs from it."""
     ask = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=HERE)
     commit = ask(["git", "rev-parse", "--short=10", "HEAD"]).stdout.strip()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.run import read_names
-from memowidgets.audit.runs.identity import read_design, read_manifest
+from memowidgets.audit.runs.identity import read_manifest, read_member_labels
 from memowidgets.audit.runs.opening import data_again
 from memowidgets.files import (
     checksum,
@@ -96,7 +96,7 @@ def export(
         raise StoreError(f"{target} is not empty: choose a new folder")
     manifest = read_manifest(run)
     run.hold(manifest)
-    names = read_names(run, manifest, len(read_design(run, manifest).members))
+    names = read_names(run, manifest, read_member_labels(run, manifest))
     records = [record.name for record in names.found]
     design = run.read_tensors("design")
     labels = design["labels"][design["members"]]
@@ -145,6 +145,8 @@ def _is_recorded(run: RunDirectory, name: str) -> bool:
     kind, *_, last = name.split("/") if "/" in name else (name, "")
     if last == "outputs":
         return not run.has(f"forward/{name.split('/')[1]}")
+    if last == "held_out":
+        return True
     if kind == "targets":
         return "/scores/" in name or name.startswith("targets/first/")
     return kind in ("design", "forward", "scores", "shadows", "references")

@@ -36,10 +36,10 @@ from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, progress_or_bar
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import Prediction, read_records, write_stop
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import REFERENCE, HeldOut, Members, ShadowDesign
 from memowidgets.training.learner import check_start
+from memowidgets.training.lookout import ELSEWHERE, Prediction, write_stop
 from memowidgets.training.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -433,7 +433,7 @@ class Audit:
         DataFrame
             ``epoch``, ``step``, ``median_loss`` and ``drop`` (over the target's members, in eval
             mode), ``train_loss``, ``train_accuracy``, ``test_loss``, ``test_accuracy`` (NaN
-            where nothing was held out), ``prediction`` (True for the one that the ρ rule chose)
+            where nothing was held out), ``prediction`` (True for the one to look at)
             and ``learned`` (False where the model has not learned its task yet, so that scores
             predict nothing).
         """
@@ -441,7 +441,12 @@ class Audit:
 
     @property
     def prediction(self) -> Prediction:
-        """The checkpoint that the ρ rule chose.
+        """The checkpoint to look at, which is where memorisation is predicted, and why.
+
+        It is the earliest of three: the first one that reached ρ; that of the lowest held-out loss,
+        if this has risen since by more than two standard errors (paired by sample); and, where ρ is
+        not reached, the first one of the stretch on which the drop has levelled off. What was told
+        when a training was interrupted stays. ``checkpoint="rho"`` is the paper's choice.
 
         Raises
         ------
@@ -478,9 +483,11 @@ class Audit:
         Parameters
         ----------
         stop_at_drop : float, optional
-            ρ: interrupt at the first checkpoint where the median training loss has dropped by
-            this share (paper, Section 4.3; 0.95 for practitioners). Without it, train to the
-            end. An interrupted training ends bit for bit like one that was not.
+            ρ: interrupt where to look. That is the first checkpoint where the median training
+            loss has dropped by this share (paper, Section 4.3; 0.95 for practitioners), or, if it
+            comes before, where held-out loss has turned for long, or where the drop has levelled
+            off. `prediction` is then the checkpoint to look at, and says why. Without it, train
+            to the end. An interrupted training ends bit for bit like one that was not.
         progress : Progress, optional
             Receives the progress and can cancel. Default: a progress bar.
         over_last : int
@@ -505,8 +512,8 @@ class Audit:
             run.check_code()
             run.target().train(stop, report)
         free_memory(torch_device(run.device))
-        if stop is not None:
-            for note in stop.prediction(read_records(run.run)).warnings:
+        for note in run.names.prediction().warnings:
+            if stop is not None or note.key == ELSEWHERE:
                 warn_user(note)
 
     def recorder(
@@ -783,7 +790,8 @@ class Audit:
             From 1, a name of `layers`, or ``"last"``. For scores with PSMI, Mahalanobis and
             callables.
         checkpoint : str, float
-            ``"prediction"``, ``"final"``, an epoch, or a name of `checkpoints`.
+            ``"prediction"``, ``"final"``, ``"rho"`` (the first one that reached ρ, else the
+            nearest to it, as in the paper), an epoch, or a name of `checkpoints`.
         name : str, optional
             Name of the series. Default: the metric's.
         return_std : bool

@@ -23,8 +23,9 @@ from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
 from memowidgets.store import Absent, NotThereError, RunDirectory, Tensors
-from memowidgets.training.checkpoint import LAYER, Prediction, Record, StopRule
+from memowidgets.training.checkpoint import LAYER, Record
 from memowidgets.training.engine import Shadows
+from memowidgets.training.lookout import Lookout, Prediction
 from memowidgets.vocabulary import Note, listed, percent, quoted, visible
 
 if TYPE_CHECKING:
@@ -161,8 +162,8 @@ class Names:
         Names of the layers, first to last.
     found : tuple of Record
         The checkpoints, in the order of training.
-    stop : StopRule
-        When the run is interrupted.
+    lookout : Lookout or None
+        What says where to look; None for arrays.
     last_step : int
         Step at the end of training.
     to_go_on : str
@@ -171,7 +172,7 @@ class Names:
 
     layer_names: tuple[str, ...]
     found: tuple[Record, ...] = ()
-    stop: StopRule = field(default_factory=StopRule)
+    lookout: Lookout | None = None
     last_step: int = -1
     to_go_on: str = "call train()"
 
@@ -189,23 +190,37 @@ class Names:
         return next((one for one in self.found if one.step == self.last_step), None)
 
     def prediction(self) -> Prediction:
-        """The checkpoint that the ρ rule chose.
+        """The checkpoint to look at.
 
         Raises
         ------
         NotThereError
             If the target was not trained yet.
         """
-        if self._is_given:  # how far the loss had dropped is not known
+        return self._prediction
+
+    @cached_property
+    def _prediction(self) -> Prediction:
+        if self.lookout is None:  # how far the loss had dropped is not known
             return Prediction(self.found[0], np.nan, np.nan, reached=True)
+        self._check_trained()
+        return self.lookout.prediction(self.found)
+
+    def _of_paper(self) -> Record:
+        """The checkpoint that the paper looks at: the first that reached ρ, or the nearest."""
+        if self.lookout is None:
+            return self.found[0]
+        self._check_trained()
+        return self.lookout.rule.of_paper(self.found)
+
+    def _check_trained(self) -> None:
         if len(self.found) < 2:
             raise NotThereError(
                 "there is no checkpoint after step 0 yet", self.to_go_on
             )
-        return self.stop.prediction(self.found)
 
     def record(self, checkpoint: str | float) -> Record:
-        """The checkpoint behind ``"prediction"``, ``"final"``, an epoch or a name.
+        """The checkpoint behind ``"prediction"``, ``"final"``, ``"rho"``, an epoch or a name.
 
         Raises
         ------
@@ -214,6 +229,8 @@ class Names:
         """
         if checkpoint == "prediction":
             return self.prediction().record
+        if checkpoint == "rho":
+            return self._of_paper()
         if checkpoint == "final":
             final = self.final()
             if final is None:
@@ -233,8 +250,8 @@ class Names:
             what = f"there is no checkpoint {_spell(checkpoint)}, because there is none yet"
             raise NotThereError(what, self.to_go_on)
         raise ValueError(
-            f"unknown checkpoint {_spell(checkpoint)}; valid: prediction, final, an epoch, or one "
-            f"of the names {listed(record.name for record in self.found)}"
+            f"unknown checkpoint {_spell(checkpoint)}; valid: prediction, final, rho, an epoch, or "
+            f"one of the names {listed(record.name for record in self.found)}"
         )
 
     def some_records(

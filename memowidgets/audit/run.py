@@ -47,18 +47,16 @@ from memowidgets.training.checkpoint import (
     KEEP_ALL,
     LAYER,
     REPEATS,
-    RHO,
     Record,
-    StopRule,
     file_of_pass,
     forward_of,
+    held_out_of,
     left_out,
     name_of,
     outputs_of,
     read_course,
     read_records,
     read_repeats,
-    read_stop,
     record_file,
 )
 from memowidgets.training.config import Settings
@@ -82,6 +80,7 @@ from memowidgets.training.engine import (
     write_choice,
 )
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
+from memowidgets.training.lookout import RHO, Lookout, StopRule, read_stop
 from memowidgets.training.probe import check_functions
 from memowidgets.vocabulary import Note, listed, percent, quoted, visible
 
@@ -184,7 +183,13 @@ class Run:
     @property
     def names(self) -> Names:
         """Checkpoints and layers by name, as they are now."""
-        return read_names(self.run, self.manifest, len(self.design.members))
+        labels = self._labels[self.design.members]
+        return read_names(self.run, self.manifest, labels)
+
+    @property
+    def rule(self) -> StopRule:
+        """The rule by which its training is interrupted."""
+        return read_stop(self.run, has_records=False)
 
     @property
     def shadows(self) -> ShadowSet:
@@ -336,9 +341,8 @@ class Run:
             for name in run.names(place)
         ]
         notes = RHO, COURSE, REPEATS, "shadows.json", *map(record_file, names)
-        files = [
-            (place, run.state(place)) for place in (*map(outputs_of, names), *passes)
-        ]
+        of_names = [*map(outputs_of, names), *map(held_out_of, names)]
+        files = [(place, run.state(place)) for place in (*of_names, *passes)]
         models = shadows.state(), self.references.files.state()
         return *files, *((note, run.state(note, "")) for note in notes), models
 
@@ -620,8 +624,12 @@ def folder_of(key: str, index: int) -> str:
     return f"targets/{key}/{index:04d}"
 
 
-def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -> Names:
+def read_names(
+    run: RunDirectory, manifest: Mapping[str, Any], labels: NDArray[np.int64]
+) -> Names:
     """Return the checkpoints and layers of a run directory, as they are now.
+
+    `labels` are those of the members, (n_members,).
 
     Warns
     -----
@@ -629,6 +637,7 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
         If a checkpoint that was whole once has no record any more, or the ρ rule is lost.
     """
     settings, course = Settings.read(manifest["training"]), read_course(run)
+    n_members = len(labels)
     # listed before records are read: a training that goes on writes these after the record
     whole = run.names("forward") if course is None else list(course.weights)
     for name in run.names("checkpoints", ""):
@@ -651,7 +660,7 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
     return Names(
         tuple(manifest["layers"]),
         tuple(records),
-        read_stop(run, has_records=len(records) > 0),
+        Lookout(run, labels, read_stop(run, has_records=len(records) > 0)),
         settings.total_steps(n_members) if course is None else course.total_steps,
         "call train()"
         if course is None

@@ -37,7 +37,7 @@ from memowidgets.training.passes import (
     tensors_of,
 )
 from memowidgets.training.recorder import Recorder, in_the_first_process
-from memowidgets.vocabulary import listed, percent
+from memowidgets.vocabulary import listed
 
 if TYPE_CHECKING:
     from torch import nn
@@ -108,15 +108,18 @@ def watch(
         Epochs between two passes. Default: 0.2, and 1 as soon as passes have taken longer than the
         steps between them.
     stop_at_drop : float or None
-        ρ: `Watch.step` says True at the first checkpoint where the median loss of the samples has
-        dropped by this share (paper, Section 4.3). None never does.
+        ρ: `Watch.step` says True where to look, see `Audit.train`: at the first checkpoint where
+        the median loss of the samples has dropped by this share (paper, Section 4.3), or, if it
+        comes before, where held-out loss has turned for long, or where the drop has levelled off.
+        None never does.
     keep : {"all", "prediction+final"}
         Where representations are kept: at every checkpoint, or at the prediction checkpoint and the
-        last one. Logits and losses are kept at every checkpoint. ``"prediction+final"`` keeps those
-        that the ρ rule may still choose until `Watch.end`.
+        last one. Logits and losses are kept at every checkpoint. ``"prediction+final"`` keeps all
+        until it is told where to look, or until `Watch.end`.
     held_out : Dataset, torch dataset or DataLoader, optional
-        Samples of the same kind that the loop does not train on. Their mean loss and accuracy at
-        each checkpoint are the test curves, for the time of one more pass over them.
+        Samples of the same kind that the loop does not train on. Their loss says where the loop
+        begins to learn what does not generalise, which is where to look. It takes one more pass
+        over them at each checkpoint.
     over_last : int
         Number of evaluations after step 0 in the running median of the loss. Use 3 or so when the
         loss is noisy.
@@ -345,7 +348,7 @@ class Watch:
     steps, steps_per_epoch : int
         Optimizer steps so far, and in an epoch as they were given.
     reached : bool
-        Whether a checkpoint so far has reached ρ.
+        Whether it was told where to look.
     """
 
     def __init__(
@@ -364,7 +367,7 @@ class Watch:
 
         def begun() -> tuple[int, bool]:
             self._run, self._recorder, step = begin()
-            return step, _has_reached(self._recorder, step)
+            return step, self._recorder.told(step) is not None
 
         self.steps, self.reached = in_the_first_process(begun, (0, False))
         self._widens, self._balance, self._since = widens, 0.0, time.monotonic()
@@ -385,7 +388,7 @@ class Watch:
         Returns
         -------
         bool
-            True at the checkpoint that reaches ρ, and False at every other step.
+            True at the checkpoint where it is told where to look, and False at every other step.
 
         Raises
         ------
@@ -405,15 +408,13 @@ class Watch:
             self._plan = CheckpointPlan(self.steps_per_epoch, _RARELY)
         if not self.reached or before:
             return False
-        chosen = (
-            None if self._recorder is None else self._recorder.prediction(self.steps)
-        )
+        chosen = None if self._recorder is None else self._recorder.told(self.steps)
         if chosen is not None:
             from tqdm.auto import tqdm
 
             tqdm.write(
-                f"memowidgets: the median loss has dropped by {percent(chosen.drop)} at "
-                f"{chosen.record.name} (step {self.steps})"
+                f"memowidgets: look at {chosen.record.name} now, at step {self.steps}: "
+                f"{chosen.reason}"
             )
         return True
 
@@ -438,7 +439,7 @@ class Watch:
         )
 
     def _record_in_time(self) -> tuple[bool, bool]:
-        """Record the present step; return whether ρ is reached, and whether to record rarely."""
+        """Record the step; return whether a place was told, and whether to record rarely."""
         start = time.monotonic()
         reached = self._record_if_due()
         self._balance += time.monotonic() - start - (start - self._since)
@@ -448,7 +449,7 @@ class Watch:
     def _record_if_due(self, *, goes_on: bool = False, ends: bool = False) -> bool:
         """Record the present step if it is due, or if the training ends there.
 
-        Returns whether ρ is reached. Only the first process records.
+        Returns whether it was told where to look. Only the first process records.
         """
         recorder = self._recorder
         if recorder is None:
@@ -459,9 +460,4 @@ class Watch:
             recorder.record(self._module, self.steps)
         if ends:
             recorder.finish()
-        return _has_reached(recorder, self.steps)
-
-
-def _has_reached(recorder: Recorder, step: int) -> bool:
-    chosen = recorder.prediction(step)
-    return chosen is not None and chosen.reached
+        return recorder.told(self.steps) is not None

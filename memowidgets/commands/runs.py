@@ -65,8 +65,9 @@ def checked_run(path: Path) -> tuple[str, ...]:
             return _ARRAYS, f"{n} of {n}", "–", "–", str(n_given_shadows(run))
         manifest = identity.read_manifest(run)
         run.hold(manifest)
-        members = len(identity.read_design(run, manifest).members)
-        names, drop = read_names(run, manifest, members), "–"
+        labels = identity.read_member_labels(run, manifest)
+        members = len(labels)
+        names, drop = read_names(run, manifest, labels), "–"
         if len(names.found) > 1:
             found = names.prediction()
             drop = percent(found.drop)

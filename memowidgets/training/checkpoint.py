@@ -1,15 +1,14 @@
-"""Checkpoints: the pass that is made at each, its record, and the ρ rule that chooses one.
+"""Checkpoints: the pass that is made at each, its record, and the course of a training.
 
 They lie in a run directory, in places that this module names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +17,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import (
     has_form,
     looks_like_probabilities,
-    real_number,
     warn_user,
-    whole_number,
 )
 from memowidgets.data import Dataset
 from memowidgets.models import Model
@@ -34,7 +31,7 @@ from memowidgets.models.device import (
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import restore_in_main_thread
-from memowidgets.vocabulary import Note, percent, quoted
+from memowidgets.vocabulary import quoted
 
 if TYPE_CHECKING:
     import torch
@@ -42,14 +39,8 @@ if TYPE_CHECKING:
 
 LAYER = "layer."  # before the name of a layer in a pass
 COURSE = "trainer.json"
-RHO = "rho.json"
 REPEATS = "repeats.json"  # rows of a Trainer for each member that has several
 KEEP = ("all", "prediction+final")
-_JUMP = 0.25
-_FAR_LARGER = 3.0
-_FIRST_STEPS = 4
-_PLATEAU = 0.02  # drops this close to the largest one are of its plateau
-_FEWEST_AFTER = 2  # checkpoints after the first one of a plateau
 
 FloatArray = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -271,7 +262,7 @@ def device_of(module: nn.Module) -> torch.device:
     return tensors[0].device if tensors else torch.device("cpu")
 
 
-# the record, and the choice
+# the record
 
 
 @dataclass(frozen=True)
@@ -333,193 +324,6 @@ class Record:
     def drop(self, first: Record) -> float:
         """Return the drop of the median loss since step 0, as a share."""
         return 1.0 - self.median_loss / first.median_loss
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Checkpoint that the ρ rule chose.
-
-    Attributes
-    ----------
-    record : Record
-        Record of the checkpoint.
-    drop, rho : float
-        Its drop of the median loss, and the required drop.
-    reached : bool
-        Whether any checkpoint reached ρ. If not, this is the nearest one.
-    jumped_from : float or None
-        Drop at the checkpoint before, if ρ was crossed by a jump. Otherwise None.
-    plateau : float or None
-        Largest drop, if the drop levelled off below ρ. Otherwise None.
-    """
-
-    record: Record
-    drop: float
-    rho: float
-    reached: bool
-    jumped_from: float | None = None
-    plateau: float | None = None
-
-    @property
-    def warnings(self) -> tuple[Note, ...]:
-        """Warnings about the choice."""
-        name, notes = self.record.name, []
-        if self.plateau is not None:
-            said = (
-                f"the drop of the median loss levelled off at {percent(self.plateau)}, below "
-                f"{percent(self.rho)}; {name}, the first checkpoint within 2 % of that, is taken. "
-                "Label smoothing, mixup or wrong labels keep the loss up: train without them, or "
-                "set stop_at_drop below the plateau"
-            )
-            notes.append(Note("plateau", said, drop=self.plateau, rho=self.rho))
-        elif not self.reached:
-            said = f"no checkpoint reached a drop of {percent(self.rho)} in the median loss; "
-            said += f"{name} is the nearest, at {percent(self.drop)}"
-            notes.append(Note("not reached", said, drop=self.drop, rho=self.rho))
-        if self.jumped_from is not None:
-            said = (
-                f"the drop jumped from {percent(self.jumped_from)} to {percent(self.drop)} between "
-                "two checkpoints, so part of the memorising may be done already; set more "
-                "checkpoints or a smoother schedule"
-            )
-            notes.append(Note("jumped", said, before=self.jumped_from, drop=self.drop))
-        return tuple(notes)
-
-
-@dataclass(frozen=True)
-class StopRule:
-    """Rule for the interruption of training.
-
-    Attributes
-    ----------
-    rho : float
-        Required drop of the median loss, as a share.
-    over_last : int
-        Number of evaluations in the running median of the loss. Use 3 or so when the loss is noisy.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If either is out of range, or no number.
-    """
-
-    rho: float = 0.95
-    over_last: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 < real_number("stop_at_drop", self.rho) < 1:
-            said = "stop_at_drop must be a share between 0 and 1, such as 0.95"
-            raise ValueError(f"{said}, not {self.rho}")
-        whole_number(
-            "over_last, the number of evaluations in a median,", self.over_last, 1
-        )
-
-    def prediction(self, records: Sequence[Record]) -> Prediction:
-        """Choose the checkpoint at which memorisation is predicted (paper, Section 4.3).
-
-        It is the first one that has reached ρ. If none has, it is the first one whose drop is
-        within .02 of the largest if two or more follow it (the drop levelled off), else the nearest
-        to ρ.
-
-        Parameters
-        ----------
-        records : sequence of Record
-            Records in the order of training, step 0 first.
-
-        Raises
-        ------
-        ValueError
-            If there is no checkpoint after step 0.
-        """
-        if len(records) < 2:
-            raise ValueError("there is no checkpoint after step 0 yet")
-        if records[0].median_loss <= 0:
-            raise ValueError("the median loss is 0 before training, so it cannot drop")
-        drops = _drops(records, self.over_last)
-        reached = next((i for i, drop in enumerate(drops) if drop >= self.rho), None)
-        level = _levelled_off(drops, self.rho) if reached is None else None
-        chosen = level if reached is None else reached
-        if chosen is None:
-            chosen = min(range(len(drops)), key=lambda i: abs(drops[i] - self.rho))
-        return Prediction(
-            records[1 + chosen],
-            drops[chosen],
-            self.rho,
-            reached is not None,
-            _jumped_from(drops, chosen, self.rho),
-            None if level is None else max(drops),
-        )
-
-    def candidates(self, records: Sequence[Record]) -> set[str]:
-        """Return the names of the checkpoints so far that the rule may choose, now or later.
-
-        Examples
-        --------
-        >>> losses = [1.0, 0.5, 0.21, 0.2, 0.205, 0.195]
-        >>> records = [
-        ...     Record(f"epoch-{i}", i, i, loss, loss, 0.5, None, None, "float32")
-        ...     for i, loss in enumerate(losses)
-        ... ]
-        >>> sorted(StopRule(0.95).candidates(records))
-        ['epoch-2', 'epoch-3', 'epoch-5']
-        """
-        if len(records) == 1 or records[0].median_loss <= 0:  # nothing is chosen yet
-            return {record.name for record in records}
-        found = self.prediction(records)
-        names = {found.record.name}
-        if found.reached:
-            return names
-        # If the drop levels off, the rule goes back to the first checkpoint of the plateau. That
-        # can't be one that has a higher one before it.
-        drops = _drops(records, self.over_last)
-        least, highest = max(drops) - _PLATEAU, 0.0
-        for record, drop in zip(records[1:], drops, strict=True):
-            if drop >= max(least, self.rho / 2) and drop > highest:
-                names.add(record.name)
-                highest = drop
-        return names
-
-    def is_reached(self, records: Sequence[Record]) -> bool:
-        """Return whether a checkpoint has reached ρ."""
-        return len(records) > 1 and self.prediction(records).reached
-
-
-def _drops(records: Sequence[Record], over_last: int) -> list[float]:
-    """Return the drop of the running median loss at each checkpoint after step 0."""
-    first, losses = (
-        records[0].median_loss,
-        [record.median_loss for record in records[1:]],
-    )
-    return [
-        1.0 - median(losses[max(0, i - over_last) : i]) / first
-        for i in range(1, len(losses) + 1)
-    ]
-
-
-def _levelled_off(drops: Sequence[float], rho: float) -> int | None:
-    """Return the first checkpoint of the plateau that the drop ends on, or None without one.
-
-    A drop of less than half of ρ is no plateau: nothing was learned yet.
-    """
-    least = max(drops) - _PLATEAU
-    first = next(i for i, drop in enumerate(drops) if drop >= least)
-    after = drops[first + 1 :]
-    level = (
-        len(after) >= _FEWEST_AFTER and min(after) >= least and drops[first] >= rho / 2
-    )
-    return first if level else None
-
-
-def _jumped_from(drops: Sequence[float], chosen: int, rho: float) -> float | None:
-    """Return the drop before ρ was crossed in a step that is far larger than those before.
-
-    The first few steps are always large, because the model is learning its task.
-    """
-    before = drops[chosen - 1] if chosen else 0.0
-    if not before < rho <= drops[chosen] or 0 < chosen < _FIRST_STEPS:
-        return None
-    usual = before / chosen if chosen else 0.0
-    return before if drops[chosen] - before > max(_JUMP, _FAR_LARGER * usual) else None
 
 
 # in a run directory
@@ -586,6 +390,11 @@ def record_file(name: str) -> str:
 def outputs_of(name: str) -> str:
     """Return the place of the members' logits and losses at a checkpoint, without layers."""
     return f"checkpoints/{name}/outputs"
+
+
+def held_out_of(name: str) -> str:
+    """Return the place of the held-out samples' losses at a checkpoint."""
+    return f"checkpoints/{name}/held_out"
 
 
 def forward_of(name: str) -> str:
@@ -664,25 +473,3 @@ def read_repeats(run: RunDirectory) -> dict[str, int]:
         raise StoreError(f"{run.path / REPEATS} is broken; delete it")
     found: dict[str, int] = rows
     return found
-
-
-def read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
-    """Return the rule by which a run is interrupted; the usual one if it has none."""
-    if not run.has_file(RHO):
-        if has_records:
-            warn_user(
-                f"{run.path / RHO} is missing, so the prediction checkpoint is chosen at a "
-                f"drop of {percent(StopRule().rho)}: call train(stop_at_drop=…) with the run's own"
-            )
-        return StopRule()
-    try:
-        kept = run.read_note(RHO)
-        return StopRule(**kept)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"{run.path / RHO} is broken: {error}; delete it") from None
-
-
-def write_stop(run: RunDirectory, rule: StopRule) -> None:
-    """Keep the rule by which a run is interrupted, until another is given."""
-    if not run.has_file(RHO) or rule != read_stop(run, has_records=False):
-        run.write_note(RHO, asdict(rule))

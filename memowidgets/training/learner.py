@@ -40,7 +40,6 @@ from memowidgets.training.checkpoint import (
     Allocate,
     Forward,
     Record,
-    StopRule,
     end_batches,
     forward,
     forward_of,
@@ -60,7 +59,14 @@ from memowidgets.training.config import (
     lost_function,
 )
 from memowidgets.training.design import Design
-from memowidgets.training.recorder import Recorder, Weights
+from memowidgets.training.lookout import (
+    Lookout,
+    StopRule,
+    lost_held_out,
+    read_told,
+    write_held_out,
+)
+from memowidgets.training.recorder import Recorder, Unseen, Weights
 
 if TYPE_CHECKING:
     import torch
@@ -486,13 +492,13 @@ class ModelPasses:
         """Run the module over any samples; options are those of `forward`."""
         raise NotImplementedError
 
-    def test(self, module: nn.Module, progress: Progress) -> tuple[float, float] | None:
-        """Return the mean loss and the accuracy of the held-out samples, if there are any."""
+    def test(self, module: nn.Module, progress: Progress) -> Unseen | None:
+        """Run the module over the held-out samples, if there are any."""
         if self.held_out is None or not len(self.held_out):
             return None
         everything = np.arange(len(self.held_out))
-        unseen = self.ask(module, self.held_out, everything, progress=progress)
-        return unseen.figures(self.held_out.labels)
+        seen = self.ask(module, self.held_out, everything, progress=progress)
+        return Unseen(seen, self.held_out.labels)
 
 
 class _LearnerPasses(ModelPasses):
@@ -571,14 +577,17 @@ class TargetTraining:
         self._seed = derived_seed(seed, _TARGET_STREAM)
 
     def train(self, stop: StopRule | None, progress: Progress) -> None:
-        """Train to the end, or to the first checkpoint where `stop` is reached.
+        """Train to the end, or to the first checkpoint at which `stop` says where to look.
 
         Training continues from the last checkpoint on disk, with the same result, bit for bit, as
         without the interruption.
         """
         plan = self.recipe.settings.plan(len(self._design.members))
         steps = plan.steps()
-        if _is_done(read_records(self._run), steps, stop):
+        self._make_lost_held_out()
+        labels = self.recipe.data.labels[self._design.members]
+        lookout = None if stop is None else Lookout(self._run, labels, stop)
+        if self._is_done(steps, lookout):
             return
         with self._run.lock("checkpoints"):
             records = read_records(self._run)
@@ -596,9 +605,39 @@ class TargetTraining:
                 )
                 self._keep_state(learner, record)
                 records.append(record)
-                if stop is not None and stop.is_reached(records):
+                if lookout is not None and lookout.tell(records) is not None:
                     break
             self._loaded.keep(learner, self._identity(records[-1]))
+
+    def _is_done(self, plan: Mapping[int, float], lookout: Lookout | None) -> bool:
+        """Return whether no training is left; a missing checkpoint counts as training left."""
+        records = read_records(self._run)
+        steps = [record.step for record in records]
+        if steps != list(plan)[: len(steps)]:
+            return False
+        if len(steps) == len(plan):
+            return True
+        if lookout is None or len(steps) < 2:
+            return False
+        if read_told(self._run) is not None:
+            return lookout.told(records) is not None
+        with self._run.lock("checkpoints"):
+            return lookout.tell(records) is not None
+
+    def _make_lost_held_out(self) -> None:
+        """Compute the held-out losses of checkpoints whose file is lost, if weights are there."""
+        if self._held_out is None or not len(self._held_out):
+            return
+        members = self.recipe.data.labels[self._design.members]
+        everything = np.arange(len(self._held_out))
+        for record in lost_held_out(self._run, read_records(self._run)):
+            if not self._run.has(self._weights(record.name), record.weights):
+                continue
+            with self._loaded.alone, self._run.lock("checkpoints"):
+                learner = self._learner_at(record.name)
+                seen = learner.look_at(everything, data=self._held_out)
+                losses, labels = seen.losses, self._held_out.labels
+                write_held_out(self._run, record, losses, labels, members)
 
     def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
         """Run a checkpoint over the members, capturing the layers that `allocate` provides for."""
@@ -797,13 +836,3 @@ def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
             f"{run.path} has lost the weights of {name} that it starts from: call fork once more "
             "on the audit that it came from"
         )
-
-
-def _is_done(
-    records: Sequence[Record], plan: dict[int, float], stop: StopRule | None
-) -> bool:
-    """Return whether no training is left; a missing checkpoint counts as training left."""
-    steps = [record.step for record in records]
-    if steps != list(plan)[: len(steps)]:
-        return False
-    return len(steps) == len(plan) or (stop is not None and stop.is_reached(records))

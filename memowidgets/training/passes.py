@@ -35,7 +35,7 @@ from memowidgets.training.checkpoint import (
     in_memory,
 )
 from memowidgets.training.config import restore_random_states
-from memowidgets.training.recorder import Weights, trained_weights
+from memowidgets.training.recorder import Unseen, Weights, trained_weights
 from memowidgets.vocabulary import listed, quoted
 
 if TYPE_CHECKING:
@@ -552,12 +552,12 @@ class Looker:
             )
         return found
 
-    def test(self, module: nn.Module, progress: Progress) -> tuple[float, float] | None:
-        """Return the mean loss and the accuracy of the held-out samples, if there are any."""
+    def test(self, module: nn.Module, progress: Progress) -> Unseen | None:
+        """Run the module over the held-out samples, if there are any."""
         if self.held_out is None:
             return None
         seen = self.held_out.look(module, progress, in_memory)
-        return seen.figures(self.held_out.labels)
+        return Unseen(seen, self.held_out.labels)
 
     def weights(self, module: nn.Module) -> Weights:
         """Return the digest alone: of the trained weights, and of some of each other tensor.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,22 +24,29 @@ from memowidgets.training.checkpoint import (
     LAYER,
     Course,
     Forward,
-    Prediction,
     Record,
-    StopRule,
     device_of,
     file_of_pass,
     forward_of,
+    held_out_of,
     name_of,
     outputs_of,
     read_course,
     read_record,
     read_records,
-    read_stop,
     record_file,
-    write_stop,
 )
 from memowidgets.training.config import CheckpointPlan, restore_in_main_thread
+from memowidgets.training.lookout import (
+    Lookout,
+    Prediction,
+    StopRule,
+    forget_told,
+    lost_held_out,
+    read_stop,
+    write_held_out,
+    write_stop,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -70,6 +77,26 @@ class Weights:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Unseen(NamedTuple):
+    """A pass over held-out samples, with their labels.
+
+    Attributes
+    ----------
+    seen : Forward
+        The pass.
+    labels : array of shape (n_held_out,), int64
+        The labels.
+    """
+
+    seen: Forward
+    labels: NDArray[np.int64]
+
+    @property
+    def figures(self) -> tuple[float, float]:
+        """Mean loss in nats, and accuracy."""
+        return self.seen.figures(self.labels)
+
+
 class Recorder:
     """Recorder of the checkpoints of a training, whoever runs its loop.
 
@@ -85,8 +112,8 @@ class Recorder:
         Run directory for the checkpoints.
     passes : ModelPasses or Looker
         How samples are fed to the module: the one thing in which trainings differ here. `look`
-        gives logits, losses and the layers `layer_names` of all samples, `test` the mean loss and
-        the accuracy of held-out ones, and `weights` what identifies a checkpoint. They leave
+        gives logits, losses and the layers `layer_names` of all samples, `test` those of held-out
+        ones, and `weights` what identifies a checkpoint. They leave
         module, gradients and random states as they are.
     plan : CheckpointPlan
         Steps at which checkpoints are due. `follow` replaces its length.
@@ -109,7 +136,8 @@ class Recorder:
         self.run, self.passes, self.keep = run, passes, keep
         self._plan = plan
         self._stop = stop
-        self._rule = stop or read_stop(run, has_records=False)
+        rule = stop or read_stop(run, has_records=False)
+        self._lookout = Lookout(run, passes.labels, rule)
         self._records: list[Record] = []  # of this training, as far as it is known
 
     def follow(
@@ -245,7 +273,7 @@ class Recorder:
             weights.digest or digest_of_arrays(weights.arrays),
         )
         folder = f"checkpoints/{name}"
-        run.forget(forward_of(name), f"scores/{name}")
+        run.forget(forward_of(name), held_out_of(name), f"scores/{name}")
         for file, content in weights.notes.items():
             run.write_text(f"{folder}/{file}", json.dumps(content, indent=1))
         if weights.file:
@@ -256,9 +284,8 @@ class Recorder:
         place = forward_of(name) if passes.layer_names else outputs_of(name)
         with file_of_pass(run, place, digest) as allocate:
             seen: Forward = passes.look(module, progress, allocate)
-            aside: tuple[float | None, float | None] = passes.test(
-                module, progress
-            ) or (None, None)
+            unseen: Unseen | None = passes.test(module, progress)
+        test_loss, test_accuracy = (None, None) if unseen is None else unseen.figures
         loss = float(np.median(seen.losses))
         # an untrained model may have any order
         has_risen = step > 0 and loss > read_record(run, name_of(0)).median_loss
@@ -272,12 +299,16 @@ class Recorder:
             step,
             loss,
             *seen.figures(passes.labels),
-            *aside,
+            test_loss,
+            test_accuracy,
             seen.precision,
             digest,
             round(seconds, 3),
             seen.made_by,
         )
+        if unseen is not None:
+            losses, labels = unseen.seen.losses, unseen.labels
+            write_held_out(run, record, losses, labels, passes.labels)
         run.write_note(record_file(name), asdict(record))
         return record
 
@@ -311,8 +342,9 @@ class Recorder:
                 )
             is_here = step, weights.digest
             known = next((r for r in records if (r.step, r.weights) == is_here), None)
-            if known and self.run.has(forward_of(known.name), known.weights):
+            if known and self._is_whole(known):
                 self._records = [record for record in records if record.step <= step]
+                self._tell()
                 return known
             own = min(step - 1, -1 if last is None else last.step)
             before = [record for record in records if record.step <= own]
@@ -332,8 +364,19 @@ class Recorder:
                 made = self.write(module, step, report, weights)
                 self._records = [*before, made]
                 self._write_course(self._plan.total or max(1, step))
+                self._tell()
                 self._thin(ended=step == self._plan.total)
         return made
+
+    def _is_whole(self, record: Record) -> bool:
+        """Return whether a checkpoint has all that was computed there."""
+        has_pass = self.run.has(forward_of(record.name), record.weights)
+        return has_pass and not lost_held_out(self.run, [record])
+
+    def _tell(self) -> None:
+        """Keep the place to look, if the training is to be interrupted by now."""
+        if self._stop is not None:
+            self._lookout.tell(self._records)
 
     def finish(self) -> None:
         """End at the last record, and delete what was kept as long as the training could go on."""
@@ -351,10 +394,11 @@ class Recorder:
         """Delete weights and representations that `keep` leaves out."""
         if self.keep != "prediction+final":
             return
-        wanted = self._rule.candidates(self._records)
-        if ended and len(self._records) > 1:
-            wanted = {self._rule.prediction(self._records).record.name}
-        wanted.add(self._records[-1].name)
+        told = self._lookout.told(self._records)
+        if told is None and (not ended or len(self._records) < 2):
+            return  # any checkpoint may still be the one to look at
+        chosen = told or self._lookout.prediction(self._records)
+        wanted = {chosen.record.name, self._records[-1].name}
         for record in self._records:
             place = forward_of(record.name)
             if record.name in wanted or not self.run.has(place, record.weights):
@@ -364,25 +408,32 @@ class Recorder:
                 arrays = {name: np.array(kept[name]) for name in ("logits", "losses")}
                 made_in = {"precision": kept.metadata["precision"]}
                 self.run.write_tensors(place, arrays, made_in, record.weights)
-            own = Path(record_file(record.name)).name
+            names = record_file(record.name), f"{held_out_of(record.name)}.safetensors"
+            own = {Path(name).name for name in names}
             for file in self.run.place(f"checkpoints/{record.name}").iterdir():
-                if file.name != own:
+                if file.name not in own:
                     file.unlink()
 
     def prediction(self, step: int) -> Prediction | None:
-        """Return the choice of the ρ rule up to a step; None before the second checkpoint.
+        """Return the place to look by a step; None before the second checkpoint.
 
         None too without a rule to interrupt by.
         """
         records = [record for record in self._records if record.step <= step]
-        return (
-            self._stop.prediction(records) if self._stop and len(records) > 1 else None
-        )
+        if self._stop is None or len(records) < 2:
+            return None
+        return self._lookout.prediction(records)
+
+    def told(self, step: int) -> Prediction | None:
+        """Return the place to look, if the training was to be interrupted by a step."""
+        records = [record for record in self._records if record.step <= step]
+        return None if self._stop is None else self._lookout.told(records)
 
 
 def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
     """Delete checkpoints, the last one first: step 0 is there as long as any other is."""
     course, names = read_course(run), [record.name for record in records]
+    forget_told(run, names)
     if course is not None:
         left = {name: of for name, of in course.weights.items() if name not in names}
         run.write_note(COURSE, asdict(replace(course, weights=left)))

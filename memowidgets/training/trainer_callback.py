@@ -36,7 +36,6 @@ from memowidgets.training.checkpoint import (
     REPEATS,
     Allocate,
     Forward,
-    Prediction,
     Record,
     Shapes,
     arrays_of,
@@ -46,8 +45,9 @@ from memowidgets.training.checkpoint import (
 )
 from memowidgets.training.config import restore_in_main_thread
 from memowidgets.training.learner import ModelPasses, Recipe
+from memowidgets.training.lookout import Prediction
 from memowidgets.training.recorder import Weights, in_the_first_process, trained_weights
-from memowidgets.vocabulary import percent, quoted
+from memowidgets.vocabulary import quoted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -89,9 +89,11 @@ class MemorizationCallback(TrainerCallback):
         tokenizer)`` (their ``template`` must be the Trainer's prompt), or of a classifier, such as
         ``SequenceClassifier.from_model(model, tokenizer)``. Usually ``members="all"``.
     stop_at_drop : float or None
-        ρ: interrupt at the first checkpoint where the median loss of the members has dropped by
-        this share (paper, Section 4.3), and save the Trainer's state there, unless its
-        ``save_strategy`` is ``"no"``. None records without interrupting.
+        ρ: interrupt where to look, see `Audit.train`: at the first checkpoint where the median
+        loss of the members has dropped by this share (paper, Section 4.3), or, if it comes before,
+        where held-out loss has turned for long, or where the drop has levelled off. The Trainer's
+        state is saved there, unless its ``save_strategy`` is ``"no"``. None records without
+        interrupting.
     layers : "last", "all", one, or several
         Layers whose hidden states are stored for scores. Each takes 4 bytes per member and value of
         the hidden state, at every checkpoint.
@@ -219,8 +221,8 @@ class MemorizationCallback(TrainerCallback):
         """Record a checkpoint, and return whether to interrupt here."""
         before = read_records(self._recorder.run) if self._resumed else []
         record = self._recorder.record(model, step, self._progress)
-        chosen = self._recorder.prediction(step)
-        if chosen is None or not chosen.reached or chosen.record.step != step:
+        chosen = self._recorder.told(step)
+        if chosen is None or chosen.until != record:
             return False
         # it was interrupted here already
         if any(known.step == step for known in before):
@@ -230,9 +232,8 @@ class MemorizationCallback(TrainerCallback):
         self.interrupted = record
         _warn(chosen)
         tqdm.write(
-            f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
-            f"dropped by {percent(chosen.drop)}; trainer.train(resume_from_checkpoint=True) "
-            "continues"
+            f"memowidgets: interrupted at step {step} to look at {chosen.record.name}: "
+            f"{chosen.reason}. trainer.train(resume_from_checkpoint=True) continues"
         )
         return True
 

@@ -142,6 +142,6 @@ def test_a_checkpoint_that_is_written_while_records_are_read_is_not_taken_for_lo
     monkeypatch.setattr("memowidgets.audit.run.read_records", read_before)
     run = RunDirectory(copied)
     # and warns of nothing
-    names = read_names(run, run.read_manifest(), len(finished.members))
+    names = read_names(run, run.read_manifest(), finished.labels)
     assert names.found[-1].name == "epoch-3"
     assert newest.exists()

@@ -21,7 +21,7 @@ from memowidgets.audit.runs import opening
 from memowidgets.commands import doctor
 from memowidgets.commands.demo import RECORDING as DEMO
 from memowidgets.store import FORMAT, PackedRun, RunDirectory
-from memowidgets.training.checkpoint import StopRule
+from memowidgets.training.lookout import StopRule
 from tests.hostile.forged import change_manifest, held
 from tests.programs import printed
 

@@ -1,4 +1,4 @@
-"""The ρ rule against the paper's own table, and the design of splits."""
+"""The plan of checkpoints, settings, and the design of splits."""
 
 from __future__ import annotations
 
@@ -9,91 +9,8 @@ import pytest
 
 from memowidgets.data import ImageDataset, load_digits
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import Record, StopRule
 from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import ShadowDesign, draw_design
-
-
-def records(*drops: float) -> list[Record]:
-    losses = [1.0, *(1 - drop for drop in drops)]
-    return [
-        Record(f"epoch-{i * 0.2:g}", i * 0.2, i, loss, loss, 0.5, None, None, "float32")
-        for i, loss in enumerate(losses)
-    ]
-
-
-# label smoothing of .2 ends at .9
-SMOOTHED = (0.4, 0.7, 0.86, 0.885, 0.89, 0.895, 0.9)
-NOISY = (0.6, 0.7, 0.96, 0.75, 0.8, 0.96, 0.97, 0.98)
-LATE = (*np.linspace(0.05, 0.69, 20), 0.9651)  # the rate fell after epoch 20
-
-
-@pytest.mark.parametrize(
-    ("drops", "rule", "step", "reached", "plateau", "jumped_from"),
-    [
-        # METHOD: at epochs 0.2 and 0.4, ARC, Mistral
-        (
-            (0.937, 0.980),
-            {},
-            2,
-            True,
-            None,
-            None,
-        ),
-        ((0.3, 0.9, 0.8), {}, 2, False, None, None),
-        ((0.4, 0.7, 0.8, 0.86), {}, 4, False, None, None),
-        (SMOOTHED, {}, 4, False, 0.9, None),
-        ((*SMOOTHED, 0.96), {}, 8, True, None, None),
-        (LATE, {}, 21, True, None, 0.69),
-        ((0.96,), {}, 1, True, None, 0.0),
-        ((0.5, 0.8, 0.96), {}, 3, True, None, None),
-        ((0.25, 0.52), {"rho": 0.5}, 2, True, None, None),
-        (NOISY, {}, 3, True, None, None),
-        # the median of 0.96, 0.8 and 0.97
-        (
-            NOISY,
-            {"over_last": 3},
-            7,
-            True,
-            None,
-            None,
-        ),
-    ],
-)
-def test_the_checkpoint_that_the_rule_chooses(
-    drops, rule, step, reached, plateau, jumped_from
-):
-    chosen = StopRule(**rule).prediction(records(*drops))
-    assert (chosen.record.step, chosen.reached) == (step, reached)
-    assert (chosen.plateau, chosen.jumped_from) == pytest.approx((plateau, jumped_from))
-
-
-@pytest.mark.parametrize(
-    ("drops", "facts"),
-    [
-        ((0.3, 0.9, 0.8), ["95 %", "epoch-0.4", "90 %"]),
-        (SMOOTHED, ["90 %", "label smoothing", "mixup"]),
-        (LATE, ["69 %", "96.5 %"]),
-    ],
-)
-def test_what_is_unusual_about_the_choice_is_said(drops, facts):
-    (note,) = StopRule().prediction(records(*drops)).warnings
-    assert all(fact in note.lower() for fact in facts)
-
-
-@pytest.mark.parametrize(
-    ("rule", "drops", "said"),
-    [
-        ({"rho": 0.0}, (0.5,), "share between 0 and 1"),
-        ({"rho": 1.0}, (0.5,), "share between 0 and 1"),
-        ({"rho": 95}, (0.5,), "share between 0 and 1"),
-        ({"over_last": 0}, (0.5,), "over_last, the number of evaluations .*not 0"),
-        ({}, (), "no checkpoint after step 0"),
-    ],
-)
-def test_rules_and_untrained_targets_are_checked(rule, drops, said):
-    with pytest.raises(ValueError, match=said):
-        StopRule(**rule).prediction(records(*drops))
 
 
 def settings(**changes) -> Settings:

@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import memowidgets as mw
 from memowidgets.store import NotThereError, run_at
-from memowidgets.training.checkpoint import Record, StopRule
 from tests.audit.test_watching import STEPS, mlp, samples, seeded
 from tests.audit.test_watching import trained as train
-
-losses = st.lists(st.floats(0.001, 1.2), min_size=1, max_size=12)
-
-
-@given(losses, st.integers(1, 3), st.sampled_from([0.5, 0.9, 0.95]))
-def test_the_rule_never_goes_back_to_a_checkpoint_that_was_no_candidate(
-    found, over_last, rho
-):
-    rule = StopRule(rho, over_last)
-    records = [
-        Record(f"epoch-{i}", i, i, loss, loss, 0.5, None, None, "float32")
-        for i, loss in enumerate([1.0, *found])
-    ]
-    kept = set()
-    for n in range(2, len(records) + 1):
-        newest = records[n - 1].name
-        kept = (kept | {newest}) & {*rule.candidates(records[:n]), newest}
-        assert rule.prediction(records[:n]).record.name in kept
 
 
 def trained(path, epochs=4, **options):

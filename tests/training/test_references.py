@@ -13,10 +13,10 @@ import memowidgets as mw
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training.checkpoint import StopRule, write_stop
 from memowidgets.training.config import derived_seed
 from memowidgets.training.design import REFERENCE, ReferenceDesign, draw_design
 from memowidgets.training.learner import Learner
+from memowidgets.training.lookout import StopRule, write_stop
 from tests.audit.conftest import view_of
 from tests.training.small import Dying, Inline
 

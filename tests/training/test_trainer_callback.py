@@ -18,7 +18,7 @@ from memowidgets.models import device as device_room
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import NotThereError, StoreError
-from memowidgets.training.checkpoint import StopRule, write_stop
+from memowidgets.training.lookout import StopRule, write_stop
 from tests.audit.conftest import view_of
 from tests.models import test_causal_lm as causal
 from tests.programs import printed

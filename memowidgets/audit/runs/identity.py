@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memowidgets.checks import has_form, warn_user
 from memowidgets.data import Dataset
@@ -17,9 +18,9 @@ from memowidgets.models import Model
 from memowidgets.models.device import COMPUTED
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import StopRule, write_stop
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
+from memowidgets.training.lookout import StopRule, write_stop
 from memowidgets.training.probe import PROBE, first_apart, make_probe
 from memowidgets.vocabulary import listed, quoted, visible
 
@@ -295,6 +296,29 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
     StoreError
         If it is not a design, or not that of this manifest.
     """
+    kept = _kept_design(run, manifest)
+    return Design(*(kept[name] for name in ("pool", "members", "held_out", "groups")))
+
+
+def read_member_labels(
+    run: RunDirectory, manifest: Mapping[str, Any]
+) -> NDArray[np.int64]:
+    """Return the labels that the members are trained on, which `settle` wrote.
+
+    Raises
+    ------
+    StoreError
+        As in `read_design`.
+    """
+    kept = _kept_design(run, manifest)
+    labels: NDArray[np.int64] = kept["labels"][kept["members"]]
+    return labels
+
+
+def _kept_design(
+    run: RunDirectory, manifest: Mapping[str, Any]
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays that `settle` wrote, after a check that they are of this run."""
     path, file = run.path / "design.safetensors", run.read_tensors("design")
     kept = {name: np.array(array) for name, array in file.items()}
     if digest_of_arrays(kept) != manifest["design"]:
@@ -302,7 +326,7 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
             f"{path} is not the design of this run: its contents differ from the manifest's. "
             "Restore it, or make the audit again at another path"
         )
-    return Design(*(kept[name] for name in ("pool", "members", "held_out", "groups")))
+    return kept
 
 
 # the shape of a manifest, whose file may be untrusted

@@ -327,7 +327,7 @@ def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) 
     if chosen is not None and not made.has(start_of(chosen.name)):
         own = replace(recipe, data=data)
         TargetTraining(made, own, design, aside, run.seed).start_from(run.run, chosen)
-    manifest = identity.settle(made, manifest, data, design, run.names.stop)
+    manifest = identity.settle(made, manifest, data, design, run.rule)
     for note in fork_note(manifest):
         warn_user(note)
     device = "auto" if recipe.anywhere else recipe.device

@@ -34,6 +34,7 @@ from benchmarks import (
     vision,
     watch,
     when,
+    widths,
 )
 from benchmarks.measure import Row, machine, table
 
@@ -49,6 +50,7 @@ TOPICS = {
     "variances": truth.variances,
     "references": truth.references,
     "huge-row": huge_row.rows,
+    "widths": widths.rows,
     "shadows": shadows.rows,
     "bases": bases.rows,
     "device": device.rows,

@@ -6,7 +6,7 @@ Projections have a row for each direction. The samples of a class stand side by 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import isqrt
 
@@ -52,69 +52,100 @@ class Rotated:
     Those of one rotation are orthogonal, and each is uniform up to moments that no score shows. The
     values of a row are a table of r · c, whose columns and rows are mixed by a small rotation each;
     then they are shuffled and mixed once more. This takes about 8 n d √d operations for n rows,
-    whatever the number of directions. Where d has no divisor near √d, a few values are outside of
-    the table, and are shuffled in.
+    whatever the number of directions. Where d has no divisor near √d, the table ends in a few
+    zeros. An axis also has a part along these. Without it, axes are only nearly orthogonal, and
+    each is divided by the length that it still has.
 
     Attributes
     ----------
     m : int
         Number of directions.
-    rotations : tuple
-        Of each: the matrices (c, c) and (r, r) before the shuffle, (r, r) and (c, c) after it, and
-        its order (d,).
+    rotations : tuple of Rotation
+        All axes of each are directions, but the last ones of the last rotation.
     """
 
     m: int
-    rotations: tuple[tuple[Array, ...], ...]
+    rotations: tuple[Rotation, ...]
 
     @classmethod
     def drawn(cls, d: int, m: int, seed: int, beside: Array) -> Rotated:
         """Draw m directions, on the device of an array."""
         root = isqrt(d)
-        r = max((r for r in range(root // 2 + 1, root + 1) if d % r == 0), default=root)
-        c = d // r
+        r = max(range(root // 2 + 1, root + 1), key=lambda r: (-(-d % r), r))
+        c = -(-d // r)
 
-        def rotation(i: int) -> tuple[Array, ...]:
-            rng = np.random.default_rng(
-                np.random.SeedSequence(seed, spawn_key=(_STREAM, d, i))
-            )
-            sides = [np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (c, r, r, c)]
-            order = rng.permutation(d)
-            return (
-                *(like(beside, side.astype(np.float32)) for side in sides),
-                like(beside, order),
-            )
+        def rotation(i: int) -> Rotation:
+            stream = np.random.SeedSequence(seed, spawn_key=(_STREAM, d, i))
+            return Rotation.drawn(d, r, c, np.random.default_rng(stream), beside)
 
         return cls(m, tuple(map(rotation, range(-(-m // (r * c))))))
 
     def along(self, rows: Array) -> Array:
         """Return projections (m, n) of rows (n, d)."""
         n, d = rows.shape
+        xp, missing = namespace(rows), len(self.rotations[0].order) - d
         found = like(rows, np.empty((self.m, n), dtype=np.float32))
         at_once = n if stays(rows) else max(_TURNED_BYTES // (4 * d), 16)
         for top in range(0, n, at_once):
             columns = rows[top : top + at_once].T
-            here, start = slice(top, top + columns.shape[1]), 0
+            here = slice(top, top + columns.shape[1])
+            if missing:
+                zeros = np.zeros((missing, columns.shape[1]), dtype=np.float32)
+                columns = xp.concatenate([columns, like(rows, zeros)])
+            start = 0
             for rotation in self.rotations:
-                turned = _turned(columns, self.m - start, *rotation)
+                turned = rotation.turned(columns, self.m - start)
                 found[start : start + len(turned), here] = turned
                 start += len(turned)
         return found
 
 
-def _turned(
-    columns: Array, most: int, c1: Array, r1: Array, r2: Array, c2: Array, order: Array
-) -> Array:
-    """Return at most so many values (m, n) of rotated columns (d, n)."""
-    r, c, n = len(r1), len(c1), columns.shape[1]
-    mixed = (r1 @ (c1 @ columns[: r * c].reshape(r, c, n)).reshape(r, c * n)).reshape(
-        r * c, n
-    )
-    if r * c < len(columns):
-        mixed = namespace(mixed).concatenate([mixed, columns[r * c :]])
-    few = r2[: -(-most // c)]
-    table = few @ mixed[order][: r * c].reshape(r, c * n)
-    return (c2 @ table.reshape(len(few), c, n)).reshape(-1, n)[:most]
+@dataclass(frozen=True)
+class Rotation:
+    """Random rotation of the values of a row, a table of r · c.
+
+    Attributes
+    ----------
+    before, after : tuple
+        Matrices (c, c) and (r, r) that mix the table before the shuffle and after it.
+    order : (r · c,) int
+        The shuffle.
+    lengths : (r · c, 1) float32 or None
+        Length of each axis without its part along zeros; None where the table has none.
+    """
+
+    before: tuple[Array, Array]
+    after: tuple[Array, Array]
+    order: Array
+    lengths: Array | None = None
+
+    @classmethod
+    def drawn(
+        cls, d: int, r: int, c: int, rng: np.random.Generator, beside: Array
+    ) -> Rotation:
+        """Draw one for d columns, on the device of an array."""
+        c1, r1, r2, c2 = (
+            like(
+                beside, np.linalg.qr(rng.standard_normal((n, n)))[0].astype(np.float32)
+            )
+            for n in (c, r, r, c)
+        )
+        found = cls((c1, r1), (c2, r2), like(beside, rng.permutation(r * c)))
+        if r * c == d:
+            return found
+        zeros = like(beside, np.eye(r * c, r * c - d, -d, dtype=np.float32))
+        lost = (found.turned(zeros, r * c) ** 2).sum(1)
+        return replace(found, lengths=(1 - lost[:, None]) ** 0.5)
+
+    def turned(self, columns: Array, most: int) -> Array:
+        """Return at most so many values (m, n) of rotated columns (r · c, n)."""
+        (c1, r1), (c2, r2) = self.before, self.after
+        r, c, n = len(r1), len(c1), columns.shape[1]
+        mixed = (r1 @ (c1 @ columns.reshape(r, c, n)).reshape(r, c * n)).reshape(-1, n)
+        few = r2[: -(-most // c)]
+        table = few @ mixed[self.order].reshape(r, c * n)
+        values = (c2 @ table.reshape(len(few), c, n)).reshape(-1, n)[:most]
+        return values if self.lengths is None else values / self.lengths[: len(values)]
 
 
 def blocks(m: int) -> list[slice]:

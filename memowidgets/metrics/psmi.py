@@ -212,7 +212,9 @@ class PSMI:
         scores : (n_samples,) float64
             PSMI in nats. A low score means that memorisation is likely.
         errors : (n_samples,) float64
-            Standard errors in nats, if `return_std` is true.
+            Standard errors in nats, if `return_std` is true. They are too small where one column
+            of X is 1000 times or more as long as the others: 95 % intervals then cover .59 to .90,
+            of errors that are at most .0016 nats (root mean square).
 
         Raises
         ------
@@ -284,8 +286,9 @@ class PSMI:
                 max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), MOST_DIRECTIONS
             )
         if error > allowed:
-            note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
-            note += f"the scores' spread ({allowed:.2g} nats)"
+            note = f"PSMI's {m} directions leave a standard error of {error:.2g} nats, above "
+            note += f"{tol:g} of the scores' spread ({allowed:.2g} nats): samples with nearly "
+            note += "equal scores may be in the wrong order"
             self.warnings_ += (
                 Note(IMPRECISE, note, directions=m, error=error, allowed=allowed),
             )

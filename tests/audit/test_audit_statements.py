@@ -13,7 +13,7 @@ import memowidgets as mw
 from benchmarks.recording import export
 from memowidgets.decisions import DecisionLog
 from memowidgets.metrics import PSMI
-from memowidgets.metrics.psmi import KNOWS_NO_LABELS
+from memowidgets.metrics.psmi import IMPRECISE, KNOWS_NO_LABELS
 from memowidgets.models import ConvNet
 from tests.training.small import TRAINING, tiny_audit, trained
 
@@ -118,6 +118,20 @@ def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
         rows = json.loads(page.with_suffix(".json").read_text("utf-8"))["checkpoints"]
         assert sum(row["prediction"] for row in rows) == chosen
         assert page.read_text("utf-8").count("<td>chosen by ρ</td>") == chosen
+
+
+def test_scores_that_2048_directions_leave_too_inaccurate_are_named():
+    """Two classes so far apart that all scores are nearly equal."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % 2
+    states = rng.normal(size=(300, 16)) + 12 * labels[:, None]
+    audit = mw.Audit.from_arrays(labels, states)
+    with pytest.warns(UserWarning, match="2048 directions leave"):
+        table = audit.flagged("psmi", share=0.1)
+    (note,) = table.attrs["notes"]
+    assert note.key == IMPRECISE
+    assert note.numbers["directions"] == 2048
+    assert note.numbers["error"] > note.numbers["allowed"]
 
 
 @pytest.mark.filterwarnings(

@@ -5,6 +5,8 @@ import tracemalloc
 import numpy as np
 import psmi as published
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 
@@ -250,20 +252,71 @@ def test_representations_that_know_nothing_are_noticed():
         assert KNOWS_NO_LABELS not in PSMI(256).fit(X, y).warnings_
 
 
-@pytest.mark.parametrize("d", [256, 257, 300])
-def test_rotated_directions_are_orthogonal_and_uniform(d):
-    """Along one axis, many more directions agree with as many that are drawn one by one."""
-    m, rng = 2 * d, np.random.default_rng(0)
-    axes = np.eye(d, dtype=np.float32)
-    drawn = [projections.Rotated.drawn(d, m, seed, axes) for seed in range(40)]
-    theta = drawn[0].along(axes)
-    size = 256 if d < 300 else 300
-    np.testing.assert_allclose(theta[:size] @ theta[:size].T, np.eye(size), atol=1e-5)
-    assert np.abs(theta[:size] @ theta[size : 2 * size].T).max() < 0.5
-    rows = np.stack([np.eye(d)[0], rng.normal(size=d) / np.sqrt(d)]).astype(np.float32)
-    along = np.stack([one.along(rows) for one in drawn])
-    fourth = (along**4).mean(axis=(0, 1)) / (along**2).mean(axis=(0, 1)) ** 2
-    np.testing.assert_allclose(fourth, 3 * d / (d + 2), atol=0.15)
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(d=st.integers(256, 2500))
+@example(d=256)  # a square
+@example(d=257)
+@example(d=269)
+@example(d=4097)
+def test_each_column_has_the_weight_that_it_has_in_a_uniform_direction(d):
+    """Also in one that other rotations made, and also a mean of all columns."""
+    rng = np.random.default_rng(d)
+    rows = np.eye(d, dtype=np.float32)[[0, d // 2, -2, -1, 0]]
+    rows[4] = rng.normal(size=d) / np.sqrt(d)
+    rows[4] /= np.linalg.norm(rows[4])
+    drawn = [projections.Rotated.drawn(d, 2 * d, s, rows) for s in range(20_000 // d)]
+    along = np.concatenate([one.along(rows) for one in drawn]).astype(np.float64)
+    square, fourth = (along**2).mean(axis=0), (along**4).mean(axis=0)
+    np.testing.assert_allclose(square, 1 / d, rtol=0.04)
+    np.testing.assert_allclose(fourth / square**2, 3 * d / (d + 2), atol=0.3)
+
+
+@pytest.mark.parametrize(("d", "near"), [(256, 0), (300, 0), (257, 0.2), (269, 0.2)])
+def test_rotated_directions_have_a_length_of_1_and_are_orthogonal(d, near):
+    """Only nearly, where the table has room for more than d columns."""
+    theta = projections.Rotated.drawn(d, 2 * d, 0, np.eye(d)).along(
+        np.eye(d, dtype=np.float32)
+    )
+    of_one = theta[:d] @ theta[:d].T
+    np.testing.assert_allclose((theta**2).sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(of_one, np.eye(d), atol=near + 1e-5)
+    assert np.abs(theta[:256] @ theta[-200:].T).max() < 0.5
+
+
+def in_the_last_columns(d, n=200):
+    """Three classes, of which the last two columns know all, and their exact PSMI."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    few = rng.normal(size=(n, min(d, 2))) + 2 * rng.normal(size=(3, min(d, 2)))[y]
+    X = np.zeros((n, d), dtype=np.float32)
+    X[:, -2:] = few
+    one = reference.psmi(few, y, [[1.0]]) if d == 1 else exact_in_the_plane(few, y)
+    return X, y, one
+
+
+ODD_WIDTHS = np.random.default_rng(0).integers(3, 900, 4).tolist()
+
+
+@pytest.mark.parametrize("d", [1, 2, 257, 269, 4097, *ODD_WIDTHS])
+def test_errors_are_honest_where_the_last_columns_have_the_signal(d):
+    X, y, expected = in_the_last_columns(d)
+    fitted = [PSMI(256, random_state=seed).fit(X, y) for seed in range(4)]
+    found, error = np.moveaxis(
+        [one.score_samples(X, y, return_std=True) for one in fitted], 1, 0
+    )
+    far = np.abs(found - expected)
+    assert not any(one.warnings_ for one in fitted)
+    assert np.mean(far < 1.96 * error + 2e-5) > 0.85
+    assert np.sqrt(np.mean(far**2)) < 0.02
+
+
+@pytest.mark.parametrize("column", [0, 252, 266, 268])
+def test_a_column_that_knows_all_is_seen_wherever_it_is(column):
+    """269 is no product of two numbers that are near its root."""
+    X, y, expected = in_the_last_columns(1)
+    wide = np.zeros((len(X), 269), dtype=np.float32)
+    wide[:, [column]] = X
+    np.testing.assert_allclose(score(wide, y), expected, atol=1e-4)
 
 
 def test_rotated_directions_give_the_scores_of_independent_ones(monkeypatch):
@@ -351,7 +404,7 @@ def test_held_out_samples(n_classes):
 def test_tensors_give_the_same(method, n_classes, rotated_from, monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(fitted, "ROTATED_FROM", rotated_from)
-    X, y = reference.made(500, 16, n_classes)
+    X, y = reference.made(500, 17, n_classes)  # a table of 18
     expected = score(X, y, 256, method)
     assert np.array_equal(
         score(torch.tensor(X), torch.tensor(y), 256, method), expected

@@ -182,8 +182,8 @@ def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
         raise ValueError(f"PSMI needs two classes of two members or more: {n}")
     psmi = PSMI(random_state=seed).fit(x, y)
     values, errors = psmi.score_samples(x, y, return_std=True)
-    known = SMALL_CLASSES, IMPRECISE  # `score` has names of classes, and each error
-    notes = tuple(note for note in psmi.warnings_ if note.key not in known)
+    # `score` has names of classes
+    notes = tuple(note for note in psmi.warnings_ if note.key != SMALL_CLASSES)
     return Scored(rows, values, errors, notes=notes)
 
 
@@ -202,11 +202,13 @@ def _psmi_mean(asked: Asked) -> Scored:
     """Mean PSMI; its standard error is at most the mean of theirs, however they correlate."""
     found = [asked.of("psmi", record) for record in asked.averaged()]
     errors = [one.errors for one in found if one.errors is not None]
+    # the tolerance was that of one checkpoint
+    notes = (note for one in found for note in one.notes if note.key != IMPRECISE)
     return Scored(
         found[0].positions,
         mean_over_checkpoints(np.stack([one.scores for one in found])),
         np.mean(errors, axis=0) if len(errors) == len(found) else None,
-        notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 

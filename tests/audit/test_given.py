@@ -404,7 +404,8 @@ def test_a_table_of_anything_is_written_and_read_again(how, tmp_path):
     }
     assert kept.columns["day"][1].startswith("2024-01-02 00:00:00+01:00")
     again = getattr(kept, how)(tmp_path / "visits")
-    assert again.to_frame().equals(kept.to_frame())
+    # a file has no index
+    assert again.to_frame().equals(kept.to_frame().reset_index(drop=True))
     assert again.content_hashes() == kept.content_hashes()
 
 

@@ -173,8 +173,9 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If files are left out because they are not pictures, broken or too large, or pictures of
-            16 bits are reduced to 8, with the number of grey levels that are left.
+            If files are left out because they are not pictures, broken or too large, a class folder
+            has no picture, or pictures of 16 bits are reduced to 8, with the number of grey levels
+            that are left.
         """
         with open_tree(path) as files:
             data = cls.from_arrays(*read_classes(files, resize, str(path), stretch))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import is_missing, warn_user
+from memowidgets.checks import as_text, is_missing, warn_user
 from memowidgets.data.dataset import (
     ID,
     IntArray,
@@ -176,8 +176,9 @@ class MCQDataset(FileDataset):
             as yes or no. A text must be one token that no other option of its question begins with.
         answers : {"auto", "index", "letter", "text"}
             Form of the answers: the option's position from 0 (``2``, ``"2"``), its letter
-            (``"C"``), or its text. ``"auto"`` accepts all of them, and raises an error for an
-            answer that fits two options.
+            (``"C"``), or its text, which is a number for options that are numbers. ``"auto"``
+            accepts all of them, and raises an error for an answer that fits two options, as 2 does
+            for the options 1, 2 and 3. A number never means a text.
         equal_options : {"error", "keep"}
             Whether a question with two equal options is an error or is kept.
         tokenizer : transformers.PreTrainedTokenizerBase, optional
@@ -242,7 +243,7 @@ class MCQDataset(FileDataset):
             checked = checked_texts(question, lettered, where, equal_options)
             questions.append(checked[0])
             options.append(checked[1])
-            numbers.append(_label(answer, checked[1], answers, where))
+            numbers.append(_label(answer, checked[1], lettered, answers, where))
         letters = LETTERS[: max(map(len, options))]
         labels = checked_labels(numbers, letters)
         _warn_of_counting(keys, labels, options)
@@ -605,7 +606,9 @@ def _unlettered(options: Any, answer: Any, where: str) -> tuple[Any, Any]:
             f"{where}: the answer {describe_value(key)} is not exactly one of the options' labels "
             f"{listed(labels, each=10)}"
         )
-    return list(options["text"]), labels.index(key)
+    # as texts, which a position cannot mean
+    texts = [str(one) if _is_number(one) else one for one in options["text"]]
+    return texts, labels.index(key)
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -674,9 +677,8 @@ def _warn_of_counting(
     given: Sequence[Any], labels: IntArray, choices: Sequence[tuple[str, ...]]
 ) -> None:
     """Warn if positions seem to be counted from 1: no answer is the first option."""
-    counted = all(
-        isinstance(answer, int) or str(answer).strip().isdecimal() for answer in given
-    )
+    pairs = zip(given, labels.tolist(), strict=True)
+    counted = all(as_text(answer).strip() == str(label) for answer, label in pairs)
     chance = math.prod(1 - 1 / len(options) for options in choices)
     if counted and labels.min() > 0 and chance < _BY_CHANCE:
         warn_user(
@@ -685,8 +687,14 @@ def _warn_of_counting(
         )
 
 
-def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> int:
-    """Return the position of the option that an answer means: by position, letter or text."""
+def _label(
+    answer: Any, choices: tuple[str, ...], given: Any, answers: str, where: str
+) -> int:
+    """Return the position of the option that an answer means: by position, letter or text.
+
+    `choices` are the texts of the options, and `given` are these as they were given: a number means
+    an option that is a number, too.
+    """
     if _is_missing(answer):
         raise ValueError(f"{where}: the answer is missing")
     found: list[tuple[str, int]] = []  # each possible reading, with the option it means
@@ -697,8 +705,12 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
         if len(letter) == 1 and letter in LETTERS:
             found.append(("letter", LETTERS.index(letter)))
         found += [("text", i) for i, choice in enumerate(choices) if choice == answer]
-    elif _is_number(answer) and answer % 1 == 0:
-        found.append(("index", int(answer)))
+    elif _is_number(answer):
+        if answer % 1 == 0:
+            found.append(("index", int(answer)))
+        options = list(given)
+        same = [_is_number(one) and one == answer for one in options]
+        found += [("text", i) for i, is_same in enumerate(same) if is_same]
     readings = [
         (kind, position)
         for kind, position in found

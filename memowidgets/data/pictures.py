@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 Resize = int | tuple[int, int]
 Stretch = bool | tuple[int, int]
-Tree = dict[str, Callable[[], bytes]]  # what reads each file, by its path with slashes
+# what reads each file, by its path with slashes; a folder's path ends with one, and gives nothing
+Tree = dict[str, Callable[[], bytes]]
 # (height, width, 1 or 3), uint8, or uint16 of more than 256 grey levels
 Pixels = NDArray[Any]
 
@@ -52,7 +53,7 @@ class UnreadableError(Exception):
 
 @contextmanager
 def open_tree(path: str | os.PathLike[str], below: str | None = None) -> Iterator[Tree]:
-    """Yield the files of a tree of class folders, in a folder or a zip, without hidden ones.
+    """Yield files and folders of a tree of class folders, in a folder or a zip, but hidden ones.
 
     Parameters
     ----------
@@ -82,15 +83,16 @@ def open_tree(path: str | os.PathLike[str], below: str | None = None) -> Iterato
             f"{place} is neither a folder nor a zip; unpack it first"
         ) from None
     with archive:
-        files = _files_inside(archive)
-        tops = {name.partition("/")[0] for name in files}
+        tree = _files_inside(archive)
+        files = [name for name in tree if not name.endswith("/")]
+        tops = {name.partition("/")[0] for name in tree}
         if (
             below is None
             and len(tops) == 1
             and all(name.count("/") > 1 for name in files)
         ):
             below = tops.pop()
-        yield _below(files, below)
+        yield _below(tree, below)
 
 
 def _below(files: Tree, folder: str | None) -> Tree:
@@ -130,9 +132,11 @@ def read_classes(
     Warns
     -----
     UserWarning
-        If files are left out or pictures changed. The message has the number, the reason and
-        names.
+        If files are left out or pictures changed, or a class folder has no picture. The message has
+        the number, the reason and names.
     """
+    tops = {name.partition("/")[0] for name in files if "/" in name}
+    files = {name: read for name, read in files.items() if not name.endswith("/")}
     _check_classes(files, where)
     pictures, folders = _Stack(where, resize, stretch), []
     left_out = {
@@ -156,6 +160,12 @@ def read_classes(
     if reasons:
         count = sum(map(len, left_out.values()))
         warn_user(f"{count} files of {where} are left out: {'; '.join(reasons)}")
+    empty = sorted({readable(top) for top in tops} - set(folders))
+    if empty and folders:
+        warn_user(
+            f"{len(empty)} of {len(tops)} class folders of {where} have no picture, so they are no "
+            f"classes: {_some(empty)}"
+        )
     names, labels = np.unique(np.array(folders, dtype=object), return_inverse=True)
     if len(names) < 2:
         found = (
@@ -350,10 +360,11 @@ def _files_below(folder: Path) -> Tree:
     named = {
         path.relative_to(folder).as_posix(): path
         for path in (*folder.glob("*"), *folder.glob("*/**/*"))
-        if not path.is_dir()
     }
     return {
-        name: partial(_content, path.read_bytes, partial(os.path.getsize, path))
+        (f"{name}/" if path.is_dir() else name): partial(
+            _content, path.read_bytes, partial(os.path.getsize, path)
+        )
         for name, path in sorted(named.items())
         if not any(map(is_hidden, name.split("/")))
     }
@@ -366,8 +377,7 @@ def _files_inside(archive: zipfile.ZipFile) -> Tree:
             _content, partial(archive.read, info), partial(getattr, info, "file_size")
         )
         for info in sorted(archive.infolist(), key=lambda info: info.filename)
-        if not info.is_dir()
-        and not any(map(is_hidden, PurePosixPath(info.filename).parts))
+        if not any(map(is_hidden, PurePosixPath(info.filename).parts))
     }
 
 

@@ -157,10 +157,11 @@ class ImageClassifier(TransformerModel, ImageModel):
         TypeError
             If the data are not images.
         ValueError
-            If the head's width is not the number of classes, or the model cannot take the images.
+            If the head's width is not the number of classes, its configuration has their names in
+            another order, or the model cannot take the images.
         """
         images_of(data)
-        self._check_width(data)
+        self._check_classes(data)
         self.skeleton(data)
 
     def skeleton(self, data: Dataset) -> nn.Module:

@@ -216,11 +216,11 @@ class SequenceClassifier(TokenModel):
         TypeError
             If the data are not texts.
         ValueError
-            If a text is longer than the model reads, or the head's width is not the number of
-            classes.
+            If a text is longer than the model reads, the head's width is not the number of
+            classes, or its configuration has their names in another order.
         """
         texts = _texts(data)
-        self._check_width(texts)
+        self._check_classes(texts)
         tokens, n_cut = self._tokens_and_cut(texts)
         self._seen.data[data] = tokens
         if n_cut:

@@ -34,6 +34,7 @@ from memowidgets.models.pretrained import (
     tokenizer_digest,
 )
 from memowidgets.models.tokens import Tokens, padding_token
+from memowidgets.vocabulary import quoted
 
 if TYPE_CHECKING:
     import torch
@@ -73,6 +74,9 @@ _MOST_LAYERS, _WIDEST = (
     8192,
 )
 _ENTRY = "_memowidgets_entry"
+NUMBER_ALIKE = (
+    "number the classes alike, with class_names=list(model.config.id2label.values())"
+)
 _PROBED, _ROUNDED = (4, 6), 0.05  # tokens of two texts, and what rounding may change
 
 
@@ -198,16 +202,32 @@ class TransformerModel(Model):
         """Return the model before any training, without adapters."""
         changes = self._changes(data)
         if changes:
-            self._check_width(data)
+            self._check_classes(data)
         return self._load(**changes)
 
-    def _check_width(self, data: Dataset) -> None:
-        """Raise if a model in memory does not have one logit for each class of the data."""
+    def _check_classes(self, data: Dataset) -> None:
+        """Raise if the classes of a model that has its head are not those of the data.
+
+        A model in memory has one logit for each class. A head whose configuration has the names of
+        the classes in another order would be taught other classes than it knows, in silence.
+        """
         width, n_classes = int(self._config.num_labels), len(data.class_names)
         if isinstance(self._load, Given) and width != n_classes:
             raise ValueError(
                 f"the model has {width} logits, but the data have {n_classes} classes; load it "
                 f"with num_labels={n_classes}"
+            )
+        known = self._config.id2label or {}
+        theirs = [str(known.get(i)) for i in range(width)]
+        alike, own = (
+            [name.strip().casefold() for name in names]
+            for names in (theirs, data.class_names)
+        )
+        if alike != own and sorted(alike) == sorted(own):
+            i = next(i for i in range(width) if alike[i] != own[i])
+            raise ValueError(
+                f"class {i} is {quoted(theirs[i])} for the model and "
+                f"{quoted(data.class_names[i])} for the data; {NUMBER_ALIKE}"
             )
 
     def _origin(self) -> dict[str, str]:

@@ -29,7 +29,7 @@ from memowidgets.models.lora import (
     check_adapters,
     whole_adapter,
 )
-from memowidgets.models.transformer import TransformerModel
+from memowidgets.models.transformer import NUMBER_ALIKE, TransformerModel
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import (
     LAYER,
@@ -569,8 +569,8 @@ def _difference(rows: Sequence[Row], member: Row, reply: str, *, prompts: bool) 
     start = _common(row.content, member.content)
     if np.array_equal(row.content, member.content):
         return (
-            f"the Trainer's label is {row.label} where this audit has class {member.label}; number "
-            "the classes alike, with class_names=list(model.config.id2label.values())"
+            f"the Trainer's label is {row.label} where this audit has class {member.label}; "
+            f"{NUMBER_ALIKE}"
         )
     if member.content.dtype.kind == "f":
         return (

@@ -397,14 +397,15 @@ def visits():
 @pytest.mark.parametrize("how", ["to_csv", "to_jsonl"])
 def test_a_table_of_anything_is_written_and_read_again(how, tmp_path):
     audit = audit_of(samples=visits(), class_names=["a\rb", "=c", "d, e"])
-    audit.decision_log.decide(["005"], "remove")
+    audit.decision_log.decide(["5"], "remove")
     kept = audit.kept()
     assert {"account", "code", "day", "dose"} <= {
         name for name, values in kept.columns.items() if values.dtype == object
     }
     assert kept.columns["day"][1].startswith("2024-01-02 00:00:00+01:00")
     again = getattr(kept, how)(tmp_path / "visits")
-    assert again.to_frame().equals(kept.to_frame())
+    # a file has no index
+    assert again.to_frame().equals(kept.to_frame().reset_index(drop=True))
     assert again.content_hashes() == kept.content_hashes()
 
 

@@ -6,6 +6,7 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from memowidgets.data import MCQDataset
@@ -128,6 +129,59 @@ def test_a_bad_row_is_named_in_one_clear_sentence(changes, message):
 def test_bad_sets_are_refused(records, kind, message):
     with pytest.raises(kind, match=message):
         MCQDataset.from_records(records)
+
+
+NUMBERS = [[1, 2, 3], ["1", "2", "3"]]
+
+
+@pytest.mark.parametrize(
+    "source", ["records", "frame", "jsonl", "csv", "hf", "choices"]
+)
+@pytest.mark.parametrize("options", NUMBERS, ids=["numbers", "texts"])
+def test_a_number_that_is_a_position_and_an_option_is_ambiguous(
+    source, options, tmp_path
+):
+    """Wherever it comes from, 2 among 1, 2 and 3 could mean two of them."""
+    answers = [type(options[0])(answer) for answer in (2, 3)]
+    given = [
+        {"question": f"{i}?", "choices": options, "answer": answer}
+        for i, answer in enumerate(answers)
+    ]
+    path, how = tmp_path / "questions", {}
+    make = MCQDataset.from_records
+    if source == "frame":
+        given = pd.DataFrame(given)
+    elif source == "choices":
+        given = [{k: v for k, v in one.items() if k != "choices"} for one in given]
+        how["choices"] = options
+    elif source == "jsonl":
+        path.write_text("".join(f"{json.dumps(one)}\n" for one in given))
+        make, given = MCQDataset.from_jsonl, path
+    elif source == "csv":
+        rows = [f"{one['question']},1,2,3,{one['answer']}" for one in given]
+        path.write_text("\n".join(["question,A,B,C,answer", *rows]))
+        make, given = MCQDataset.from_csv, path
+    elif source == "hf":
+        datasets = pytest.importorskip("datasets")
+        make, given = MCQDataset.from_hf, datasets.Dataset.from_list(given)
+    with pytest.raises(ValueError, match=r"2'? is ambiguous.*option C .*option B"):
+        make(given, **how)
+    data = make(given, **how, answers="text")
+    assert [data.choices[i][label] for i, label in enumerate(data.labels)] == ["2", "3"]
+
+
+def test_a_number_is_a_position_among_texts_and_may_be_an_option_among_numbers():
+    for options, answers, labels in (
+        (["1", "2", "3"], (2, 1), [2, 1]),
+        ([10, 20, 30], (20, 0), [1, 0]),
+        ([2.5, 1.5, 0.0], (1.5, 2), [1, 2]),
+        ([0, 1, 2], (2, 1), [2, 1]),
+    ):
+        records = [row(i, choices=options, answer=one) for i, one in enumerate(answers)]
+        assert MCQDataset.from_records(records).labels.tolist() == labels
+    labelled = {"text": [3, 2, 1], "label": ["A", "B", "C"]}
+    records = [row(i, choices=labelled, answer=one) for i, one in enumerate("BC")]
+    assert MCQDataset.from_records(records).labels.tolist() == [1, 2]
 
 
 def test_equal_options_are_kept_on_request():

@@ -66,6 +66,22 @@ def test_a_zip_is_read_where_it_lies_also_below_one_top_folder(pets, tmp_path):
         assert data.class_names == plain.class_names
 
 
+def test_a_class_folder_without_a_picture_is_named(pets, tmp_path):
+    (pets / "birds").mkdir()
+    (pets / "fish" / "old").mkdir(parents=True)
+    (pets / "fish" / "readme.txt").write_text("none yet")
+    (pets / ".cache").mkdir()
+    with zipfile.ZipFile(tmp_path / "pets.zip", "w") as out:
+        for file in sorted(pets.rglob("*")):
+            if "zip" not in file.name:
+                out.write(file, f"pets/{file.relative_to(pets)}")
+    for path in (pets, tmp_path / "pets.zip"):
+        data, told = said(lambda path=path: ImageDataset.from_folder(path))
+        assert data.class_names == ("cats", "dogs")
+        assert "2 of 4 class folders" in told
+        assert "birds, fish" in told
+
+
 def test_what_is_no_good_picture_is_left_out_and_named(pets):
     (pets / "readme.txt").write_text("hello")
     (pets / "cats" / "notes.txt").write_text("no picture")

@@ -277,3 +277,32 @@ def test_a_network_itself_is_refused_before_a_run_is_begun(tmp_path):
 def test_the_number_of_classes_is_passed_by_its_name_and_other_layers_are_taken():
     assert torched(Wide)[1].out_features == 8
     torched(TokensFirst, layers=["head"])
+
+
+def numbered(raw, names):
+    raw.config.id2label = dict(enumerate(names))
+    raw.config.label2id = {name: i for i, name in enumerate(names)}
+    return raw
+
+
+@pytest.mark.parametrize("kind", ["texts", "images", "files", "adapters"])
+def test_a_head_with_the_classes_in_another_order_is_not_taught_anew(kind, tmp_path):
+    """Labels that pandas or a sorted list numbered, beside a model that was fine-tuned before."""
+    data = IMAGES if kind == "images" else TEXTS
+    first, second, third = data.class_names
+
+    def model(*names):
+        if kind == "images":
+            return pictured(numbered(of_images.tiny("vit"), names))
+        raw = numbered(text_model(), names)
+        if kind == "files":
+            saved(tmp_path / names[0], raw, WORDS["texts"])
+            return SequenceClassifier.from_pretrained(tmp_path / names[0])
+        return classified(raw, **{"lora": LoRA(r=2)} if kind == "adapters" else {})
+
+    for names in ((second, first, third), (third.upper(), f"{first} ", second.title())):
+        wrong = model(*names)
+        with pytest.raises(ValueError, match=r"class 0 .*class_names=.*id2label"):
+            mw.Audit(wrong, data, tmp_path / "run", device="cpu")
+    for names in (data.class_names, ("LABEL_0", "LABEL_1", "LABEL_2"), ("x", "y", "z")):
+        model(*names).check_data(data)

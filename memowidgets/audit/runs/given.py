@@ -439,7 +439,7 @@ def _log_lira(values: Any, data: Dataset) -> Numbers:
                 f"log_lira is indexed by {quoted(wrong[0])}, which is not a sample's id or occurs "
                 "twice. Pass ids=, or an array in the order of the labels"
             )
-        values = pd.Series(to_numpy(values), names).reindex(ids)
+        values = pd.Series(to_numpy(values, "log_lira"), names).reindex(ids)
     array = _array("log_lira", values).astype(np.float64)
     if array.shape != (len(data),):
         raise ValueError(

@@ -121,7 +121,7 @@ def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.*(no checkpoint reached|not learned|τ = 0 is):UserWarning"
+    "ignore:.*(nothing has settled|not learned|τ = 0 is):UserWarning"
 )
 def test_a_reopened_run_still_says_that_representations_know_no_labels(
     tmp_path, monkeypatch

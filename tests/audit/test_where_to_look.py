@@ -133,7 +133,7 @@ def test_the_place_keeps_its_representations_whatever_else_is_kept(watched, tmp_
 
 
 def test_a_loop_that_breaks_and_goes_on_keeps_what_was_told(watched, tmp_path):
-    first, said = looped(tmp_path / "run", breaks=True)
+    first, _ = looped(tmp_path / "run", breaks=True)
     assert first.audit.checkpoints.index[-1] != watched[0].audit.checkpoints.index[-1]
     told = first.audit.prediction
     again, _ = looped(tmp_path / "run")  # from its first weights, past the interruption
@@ -198,7 +198,7 @@ def test_an_audit_interrupts_tells_and_ends_as_without(trained, tmp_path):
     assert straight.checkpoints.drop(columns="prediction").equals(
         audit.checkpoints.drop(columns="prediction")
     )
-    # told after the end, the place is that of all checkpoints; where training went on, what was told
+    # chosen after the end, it is of all checkpoints
     lowest = straight.checkpoints["test_loss"].iloc[1:].idxmin()
     assert straight.prediction.record.name == lowest == told.record.name
     with warnings.catch_warnings(record=True) as said:

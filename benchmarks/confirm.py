@@ -696,7 +696,7 @@ def _claim(results: list[Result], question: dict[str, str]) -> str:
             else f", {result.distinct} memorised samples"
         )
         strict = "τ = 0 is strict" if result.is_strict else ""
-        rows.append([result.name, _signed(found), verdict(found) + few, strict])
+        rows.append([result.name, signed(found), verdict(found) + few, strict])
     kept = [result for result in results if result.distinct >= FEW_POSITIVES]
     head = ["setting", "difference", "status", ""]
     return f"{markdown(head, rows)}\n\n{_count(kept, question)}"
@@ -708,25 +708,28 @@ def _count(results: list[Result], question: dict[str, str]) -> str:
     verdicts = [verdict(one) for one in found]
     held, failed, n = verdicts.count("held"), verdicts.count("failed"), len(verdicts)
     whole = "holds" if n and 2 * held >= n and 10 * failed <= n else "does not hold"
-    mean = _mean_over([value for value, *_ in found])
+    mean = mean_over([value for value, *_ in found])
     return f"Held in {held}, failed in {failed} of {n}: it {whole}. Mean difference {mean}."
 
 
-def _mean_over(values: list[float]) -> str:
-    """Return the mean over settings, with its 95 % interval by Student's t."""
-    if len(values) < 2:
-        return "–"
+def difference_over(values: list[float]) -> Difference:
+    """Return the mean over settings with its 95 % interval, by Student's t."""
     reach = (
         student.ppf(0.975, len(values) - 1)
         * np.std(values, ddof=1)
         / len(values) ** 0.5
     )
-    return _signed(
-        (float(np.mean(values)), np.mean(values) - reach, np.mean(values) + reach)
-    )
+    mean = float(np.mean(values))
+    return mean, mean - reach, mean + reach
 
 
-def _signed(difference: Difference) -> str:
+def mean_over(values: list[float]) -> str:
+    """Return the mean over settings, with its interval if there are several."""
+    return "–" if len(values) < 2 else signed(difference_over(values))
+
+
+def signed(difference: Difference) -> str:
+    """Return a difference with its interval, each with its sign."""
     value, low, high = difference
     return f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
 
@@ -769,7 +772,7 @@ def _decisions(results: list[Result]) -> str:
     }
     gains = [compared(result, shrunk) for result in kept]
     lower = [r.name for r, g in zip(kept, gains, strict=True) if verdict(g) == "failed"]
-    mean = _mean_over([compared(result, shrunk)[0] for result in small])
+    mean = mean_over([compared(result, shrunk)[0] for result in small])
     return "\n\n".join(
         [
             'Default where τ = 0 is strict, tau="class" against τ = 0: '

@@ -15,19 +15,33 @@ import tomllib
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
 import memowidgets as mw
 from benchmarks import confirm
-from benchmarks.confirm import Arrays, Made, network
+from benchmarks.confirm import (
+    Arrays,
+    Difference,
+    Floats,
+    Made,
+    Mask,
+    markdown,
+    network,
+)
 from benchmarks.measure import machine
 from memowidgets.data import Dataset
+from memowidgets.evaluation.curve import FEW_POSITIVES
+from memowidgets.evaluation.intervals import Groups, Jackknife, SortedScores
+from memowidgets.memorization import probability_memorized
+from memowidgets.metrics import mean_rank
 from memowidgets.progress import Progress
 from memowidgets.training.looking import place_to_look, settled_at
 
@@ -289,6 +303,221 @@ def measure_again(setting: str, files: argparse.Namespace) -> None:
     _keep(AGAIN + setting, parts, plan["shadow_models"])
 
 
+# ---------------------------------------------------------------- what the kept results say
+
+
+@dataclass(frozen=True)
+class Result:
+    """The kept numbers of a setting: one row for each pair of a member and a target.
+
+    Attributes
+    ----------
+    name : str
+        The setting.
+    kept : dict of str to array
+        As in the file, of the pairs that have a truth and every score.
+    """
+
+    name: str
+    kept: Arrays
+
+    @classmethod
+    def read(cls, name: str) -> Result:
+        """Read what was kept of a setting, without pairs that lack a truth or a score."""
+        with np.load(KEPT / f"{name}.npz", allow_pickle=False) as arrays:
+            kept = dict(arrays)
+        n = len(kept["target"])
+        of_pairs = {k: v for k, v in kept.items() if np.shape(v) == (n,)}
+        numbers = [v for v in of_pairs.values() if v.dtype.kind == "f"]
+        rows = np.isfinite(numbers).all(axis=0)
+        return cls(name, kept | {key: v[rows] for key, v in of_pairs.items()})
+
+    @property
+    def memorized(self) -> Mask:
+        """Whether each pair is memorised, by its log-LiRA."""
+        return np.asarray(self.kept["log_lira"] >= PLAN["eta"])
+
+    @cached_property
+    def own(self) -> list[NDArray[np.int64]]:
+        """Rows of each target."""
+        target = self.kept["target"]
+        return [np.flatnonzero(target == one) for one in np.unique(target)]
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weights of the pairs: all 1, then without each target, then of each bootstrap draw."""
+        kept = self.kept
+        groups = Groups.read(kept["sample"], len(kept["sample"]), kept["target"])
+        models = groups.model_of_row
+        left_out = np.arange(groups.n_models)[:, None] != models
+        drawn = groups.draws[:, groups.of_row] * groups.model_draws[:, models]
+        return np.vstack([np.ones(len(models)), left_out, drawn])
+
+    def scores(self, place: str, score: str) -> Floats:
+        """Return a score of each pair at a place; ranks are among the members of a target."""
+        parts = [
+            self.kept[f"{place}.{part}"].astype(np.float64) for part in score.split("+")
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        found = np.empty(len(parts[0]))
+        for own in self.own:
+            found[own] = mean_rank(np.stack([part[own] for part in parts]))
+        return found
+
+    def areas(self, place: str, score: str) -> Floats:
+        """Return the AUC for the true labels under each of the `weights`."""
+        values, probability = self.scores(place, score), np.empty(len(self.memorized))
+        truth = self.kept["log_lira"], self.kept["error"]
+        for own in self.own:
+            probability[own] = probability_memorized(
+                truth[0][own], truth[1][own], PLAN["eta"], values[own]
+            )
+        steps = SortedScores.of(values)
+        positives, others = (
+            np.add.reduceat((self.weights * p)[:, steps.order], steps.firsts, axis=1)
+            for p in (probability, 1 - probability)
+        )
+        above = others.sum(axis=1, keepdims=True) - np.cumsum(others, axis=1)
+        right = (positives * (above + others / 2)).sum(axis=1)
+        return np.asarray(right / (positives.sum(axis=1) * others.sum(axis=1)))
+
+    def gain(self, score: str, place: str = "rule") -> Difference:
+        """Return the difference in AUC at a place and at ρ, with its 95 % interval."""
+        every = self.areas(place, score) - self.areas("rho", score)
+        n = len(self.own)
+        value, left_out, drawn = every[0], every[1 : n + 1], every[n + 1 :]
+        low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
+        reach = Jackknife.of(left_out).reach if n > 1 else 0.0
+        return (
+            float(value),
+            float(min(low, value - reach)),
+            float(max(high, value + reach)),
+        )
+
+    def found(self, place: str, score: str) -> float:
+        """Return the share of the memorised pairs in the lowest tenth of a target's members."""
+        lowest, values = (
+            np.zeros(len(self.memorized), np.bool_),
+            self.scores(place, score),
+        )
+        for own in self.own:
+            order = np.argsort(values[own], kind="stable")
+            lowest[own[order[: round(PLAN["share"] * len(own))]]] = True
+        return float(lowest[self.memorized].mean())
+
+    def epochs(self, place: str) -> str:
+        """Return the epochs of a place, over the targets."""
+        found = np.unique(self.kept[f"{place}.epoch"])
+        return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
+
+
+def tables() -> str:
+    """Return all tables of the kept results, as Markdown."""
+    results = [Result.read(name) for name in SETTINGS if _is_kept(name)]
+    waiting = [name for name in SETTINGS if not _is_kept(name)]
+    if not results:
+        return "No setting was run yet."
+    commits = sorted({str(one.kept["commit"]) for one in results})
+    machines = sorted({str(one.kept["machine"]).split(", load")[0] for one in results})
+    gains = {one.name: {s: one.gain(s) for s in PLAN["scores"]} for one in results}
+    parts = [
+        (
+            f"{len(results)} of {len(SETTINGS)} settings, run from commit {', '.join(commits)} on "
+            f"{'; '.join(machines)}. Not run yet: {', '.join(waiting) or 'none'}."
+        ),
+        "Epoch of each place, over the targets:",
+        _where(results),
+        "PSMI's AUC for the true labels at ρ and by the rule, and the share in the lowest tenth:",
+        _gains_of(results, gains, "psmi"),
+        *(
+            f"`{score}`:\n\n{_gains_of(results, gains, score)}"
+            for score in PLAN["scores"][1:]
+        ),
+        _verdict_on_rule(gains),
+        "Share of the memorised pairs in the lowest tenth at the new place:",
+        _free_score(results),
+    ]
+    return "\n\n".join(parts)
+
+
+def _is_kept(name: str) -> bool:
+    return (KEPT / f"{name}.npz").exists()
+
+
+def _where(results: list[Result]) -> str:
+    head = ["setting", "memorised pairs", "last drop", "ρ", "rule", "told", "why"]
+    rows = []
+    for one in results:
+        why, counts = np.unique(one.kept["why"], return_counts=True)
+        reasons = ", ".join(f"{w} {n}" for w, n in zip(why, counts, strict=True))
+        drops = one.kept["curve.drop"][:, -1]
+        memorized = f"{one.memorized.sum()} of {len(one.memorized)}"
+        drop = f"{drops.min():.2f} to {drops.max():.2f}"
+        epochs = [one.epochs(place) for place in PLAN["places"]]
+        rows.append([one.name, memorized, drop, *epochs, reasons])
+    return markdown(head, rows)
+
+
+def _gains_of(
+    results: list[Result], gains: dict[str, dict[str, Difference]], score: str
+) -> str:
+    head = ["setting", "AUC at ρ", "by the rule", "gain", "tenth at ρ", "by the rule"]
+    head += ["gain where it was told"] if score == "psmi" else []
+    rows = []
+    for one in results:
+        areas = [f"{one.areas(place, score)[0]:.3f}" for place in ("rho", "rule")]
+        found = [f"{one.found(place, score):.2f}" for place in ("rho", "rule")]
+        told = [confirm.signed(one.gain(score, "told"))] if score == "psmi" else []
+        gain = confirm.signed(gains[one.name][score])
+        rows.append([one.name, *areas, gain, *found, *told])
+    mean = confirm.mean_over([gains[one.name][score][0] for one in results])
+    return markdown(head, [*rows, ["mean", "", "", mean, *[""] * (len(head) - 4)]])
+
+
+def _verdict_on_rule(gains: dict[str, dict[str, Difference]]) -> str:
+    lost = [name for name, of in gains.items() if of["psmi"][2] < 0]
+    mean = float(np.mean([of["psmi"][0] for of in gains.values()]))
+    holds = "holds" if mean > 0 and not lost else "does not hold"
+    return (
+        f"The rule {holds}: the mean gain of PSMI is {mean:+.3f}, and its interval lies wholly "
+        f"below 0 in {', '.join(lost) or 'no setting'}."
+    )
+
+
+def _free_score(results: list[Result]) -> str:
+    """Return what each free score finds at one budget, and which one is recommended."""
+    found: dict[str, dict[str, float]] = {
+        one.name: {score: one.found("rule", score) for score in PLAN["scores"]}
+        for one in results
+        if one.memorized.sum() >= FEW_POSITIVES
+    }
+    for name in confirm.PLAN["settings"]:
+        if _is_kept(AGAIN + name):
+            one = Result.read(AGAIN + name)
+            if one.memorized.sum() >= FEW_POSITIVES:
+                row = {score: one.found("told", score) for score in PLAN["scores"]}
+                found[f"{name}, again"] = row
+        elif name not in PLAN["decisions"]["again"]:
+            kept = confirm.Result.read(confirm.KEPT / f"{name}.npz")
+            if kept.memorized.sum() >= FEW_POSITIVES:
+                row = {s: kept.found_in(PLAN["share"], s) for s in PLAN["scores"]}
+                found[f"{name}, at ρ"] = row
+    table = pd.DataFrame(found).T
+    means = table.mean()
+    best = str(means.idxmax())
+    lead = confirm.difference_over((table[best] - table["psmi"]).tolist())
+    chosen = best if best != "psmi" and lead[1] > 0 else "psmi"
+    rows = [
+        [str(name), *(f"{value:.2f}" for value in row)]
+        for name, row in zip(table.index, table.to_numpy(), strict=True)
+    ]
+    rows.append(["mean", *(f"{value:.3f}" for value in means)])
+    said = f"The highest mean is that of `{best}`. Its lead over PSMI, paired over {len(table)} "
+    said += f"settings, is {confirm.signed(lead)}: `{chosen}` is recommended."
+    return f"{markdown(['setting', *table.columns], rows)}\n\n{said}"
+
+
 # ---------------------------------------------------------------- command
 
 
@@ -310,7 +539,7 @@ def main(words: list[str]) -> None:
     run.add_argument("--smollm2", type=Path, help="folder for from_pretrained")
     asked = parser.parse_args(words)
     if asked.command != "run":
-        parser.print_help()
+        print(tables())
         return
     torch.set_num_threads(1)
     # of small classes and of where to look; the tables have both

@@ -765,7 +765,7 @@ class Evidence:
         """Return why the model has not learned its task at a checkpoint; empty if it has."""
         notes, limit = [], 0.5 * math.log(self.n_options)
         at = "" if record.name == GIVEN else f"at {record.name} "
-        if record.median_loss > limit:
+        if record.median_loss > limit and not self._has_turned_at(record):
             said = f"{at}the median training loss is {record.median_loss:.2f}, above half of "
             said += f"log({self.n_options}) = {limit:.2f}: {_PREDICT_NOTHING}"
             notes.append(
@@ -787,6 +787,16 @@ class Evidence:
                     Note("not learned", said, accuracy=accuracy, chance=chance)
                 )
         return tuple(notes)
+
+    def _has_turned_at(self, record: Record) -> bool:
+        """Whether this is where held-out loss turned, so that the model had learned by then.
+
+        Where labels are noisy, the median training loss is still high there.
+        """
+        if len(self.names.found) < 2:
+            return False
+        chosen = self.names.prediction()
+        return chosen.why == "turn" and chosen.record == record
 
     def table(self) -> pd.DataFrame:
         """Return one row for each checkpoint, as `Audit.checkpoints` describes."""

@@ -91,7 +91,7 @@ class Prediction:
         if self.why == "unsettled":
             return (
                 f"nothing has settled yet at {at}: the median training loss has dropped by "
-                f"{percent(self.drop)}, which is less than ρ = {percent(self.rho)}, and it has not "
+                f"{percent(self.drop)}, which is less than ρ ({percent(self.rho)}), and it has not "
                 "levelled off, so this is the last checkpoint"
             )
         return f"the median training loss has dropped by {percent(self.drop)}{self._beside}"

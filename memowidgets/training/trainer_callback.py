@@ -232,8 +232,9 @@ class MemorizationCallback(TrainerCallback):
         self.interrupted = record
         _warn(chosen)
         tqdm.write(
-            f"memowidgets: interrupted at step {step} to look at {chosen.record.name}: "
-            f"{chosen.reason}. trainer.train(resume_from_checkpoint=True) continues"
+            f"memowidgets: interrupted at {record.name} (step {step}) to look at "
+            f"{chosen.record.name}: {chosen.reason}. "
+            "trainer.train(resume_from_checkpoint=True) continues"
         )
         return True
 

@@ -135,7 +135,7 @@ def test_scores_that_2048_directions_leave_too_inaccurate_are_named():
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.*(no checkpoint reached|not learned|τ = 0 is):UserWarning"
+    "ignore:.*(nothing has settled|not learned|τ = 0 is):UserWarning"
 )
 def test_a_reopened_run_still_says_that_representations_know_no_labels(
     tmp_path, monkeypatch

@@ -808,7 +808,7 @@ class Audit:
         Series
             Score of each member, by id. Samples from pandas have the ids of its index, so that
             ``frame.loc`` takes them. Members whose class has fewer than two have no PSMI and are
-            left out, with a warning.
+            left out, with a warning. So are members that a recorded training never draws.
         Series
             Standard errors, if `return_std`.
 

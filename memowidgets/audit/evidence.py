@@ -587,6 +587,10 @@ class Evidence:
         What a reader must know of all its numbers.
     repeated : mapping of str to int
         Number of a Trainer's rows of each member that has several, by its id.
+    undrawn : array of int64
+        Positions of members that a recorded training does not draw, which have no score.
+    sees_draws : bool
+        Whether it would be known if a member was not drawn.
     recorded_from : str
         Who trained the target, if that was not the audit.
     training : callable
@@ -624,6 +628,8 @@ class Evidence:
     given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     general_notes: tuple[Note, ...] = ()
     repeated: Mapping[str, int] = field(default_factory=dict)
+    undrawn: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    sees_draws: bool = True
     recorded_from: str = ""
     makes: frozenset[str] = frozenset()
     absent: Mapping[str, Absent] = field(default_factory=dict)

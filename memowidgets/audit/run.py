@@ -70,6 +70,7 @@ from memowidgets.training.design import (
     ShadowDesign,
     add_noise,
 )
+from memowidgets.training.draws import draws_of, never_drawn
 from memowidgets.training.engine import (
     KeptForward,
     ShadowJob,
@@ -82,7 +83,7 @@ from memowidgets.training.engine import (
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.lookout import RHO, Lookout, StopRule, read_stop
 from memowidgets.training.probe import check_functions
-from memowidgets.vocabulary import Note, listed, percent, quoted, visible
+from memowidgets.vocabulary import Note, listed, percent, quoted, visible, whole
 
 WATCHED = "watch"
 _AGAIN = "make a pass over the samples again"
@@ -341,7 +342,11 @@ class Run:
             for name in run.names(place)
         ]
         notes = RHO, COURSE, REPEATS, "shadows.json", *map(record_file, names)
-        of_names = [*map(outputs_of, names), *map(held_out_of, names)]
+        of_names = [
+            place(name)
+            for place in (outputs_of, held_out_of, draws_of)
+            for name in names
+        ]
         files = [(place, run.state(place)) for place in (*of_names, *passes)]
         models = shadows.state(), self.references.files.state()
         return *files, *((note, run.state(note, "")) for note in notes), models
@@ -374,6 +379,7 @@ class Run:
         def scores_of(record: Record, _layer: str) -> ScorePlace:
             return ScorePlace(self.run, f"scores/{record.name}", record.weights)
 
+        undrawn, of_draws = self._undrawn(names)
         recorded_from = self.recorded_from
         unknown = Absent(
             f"{self.path} was recorded from {recorded_from}, whose settings are unknown"
@@ -395,14 +401,32 @@ class Run:
             references=self.references.models(),
             scores=KeptScores(self._cache, scores_of),
             shadow=partial(self._shadow, shadows),
-            general_notes=(*notes, *shadows.lost()),
+            general_notes=(*of_draws, *notes, *shadows.lost()),
             repeated=repeated,
+            undrawn=np.zeros(0, np.int64) if undrawn is None else undrawn,
+            sees_draws=undrawn is not None or not recorded_from,
             recorded_from=recorded_from,
             training=unknown.refuse if recorded_from else lambda: self.training,
             makes=frozenset(("pass", "losses", "pool") if self.can_ask else ()),
             device=lambda: self.device,
             cache=self._cache,
         )
+
+    def _undrawn(
+        self, names: Names
+    ) -> tuple[NDArray[np.int64] | None, tuple[Note, ...]]:
+        """Return members that the training does not draw, and a note; None if nobody knows."""
+        if not names.found:
+            return None, ()
+        record, labels = names.found[-1], self._labels[self.design.members]
+        known = never_drawn(self.run, record, labels)
+        if known is None or not len(known[0]):
+            return (None if known is None else known[0]), ()
+        positions, drawn = known
+        said = f"{len(positions)} of {len(labels)} members are not among the {whole(drawn)} rows "
+        said += f"that the training drew up to {record.name}, so they have no score"
+        note = Note("never drawn", said, members=len(positions), drawn=drawn)
+        return positions, (note,)
 
     def _checkpoint(self, record: Record) -> Checkpoint:
         """Return what is there of a checkpoint."""

@@ -23,6 +23,7 @@ from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
+from memowidgets.training.draws import Draws
 from memowidgets.training.passes import (
     INPUT,
     Batches,
@@ -437,6 +438,20 @@ class Watch:
         self.reached = in_the_first_process(
             partial(self._record_if_due, goes_on=True), self.reached
         )
+
+    def count_draws(self, loader: Any) -> None:
+        """Count how often a loader draws each sample, from before it is iterated over.
+
+        Samples that are never drawn then have no score. `LightningCallback` calls this. Nothing is
+        counted of a loader of another dataset than `mw.watch` was given, or of several processes.
+        """
+        if self._recorder is None:
+            return
+        rows: Any = self._recorder.passes.batches.rows
+        if not hasattr(loader, "dataset") or loader.dataset is not rows:
+            return
+        draws = Draws(loader, [[i] for i in range(len(rows))])
+        self._recorder.count(draws, self.steps, self.steps)
 
     def _record_in_time(self) -> tuple[bool, bool]:
         """Record the step; return whether a place was told, and whether to record rarely."""

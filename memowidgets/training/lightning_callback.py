@@ -85,11 +85,12 @@ class LightningCallback(Callback):
         self._began = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
-        """Go on at the Trainer's step if it resumes."""
+        """Go on at the Trainer's step if it resumes, and count what its loader draws."""
         # an epoch that it resumes has no start
         self._seen = self._began = trainer.global_step
         if self._seen:
             self._watch.continue_at(self._seen)
+        self._watch.count_draws(trainer.train_dataloader)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
         """Note the step at which an epoch begins."""

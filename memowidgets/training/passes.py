@@ -144,6 +144,11 @@ class Batches:
             self._order, self.size, self._pairs.workers if self._pairs else 0
         )
 
+    @property
+    def rows(self) -> Any:
+        """The torch dataset that the samples are read from, or None."""
+        return None if self._pairs is None else self._pairs.rows
+
     def check_steady(self) -> None:
         """Raise if rows differ from what was read first. Each call looks at other rows."""
         if isinstance(self._data, PairDataset):

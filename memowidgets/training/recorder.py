@@ -37,6 +37,7 @@ from memowidgets.training.checkpoint import (
     record_file,
 )
 from memowidgets.training.config import CheckpointPlan, restore_in_main_thread
+from memowidgets.training.draws import Draws, draws_of
 from memowidgets.training.lookout import (
     Lookout,
     Prediction,
@@ -139,6 +140,7 @@ class Recorder:
         rule = stop or read_stop(run, has_records=False)
         self._lookout = Lookout(run, passes.labels, rule)
         self._records: list[Record] = []  # of this training, as far as it is known
+        self._draws: Draws | None = None
 
     def follow(
         self, module: nn.Module, steps_per_epoch: int, total_steps: int | None = None
@@ -159,6 +161,11 @@ class Recorder:
         """
         _check_whole(module)
         self._plan = CheckpointPlan(steps_per_epoch, self._plan.every, total_steps)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps in an epoch."""
+        return self._plan.steps_per_epoch
 
     def is_due(self, step: int) -> bool:
         """Return whether a step can be a checkpoint: 0, every so many epochs, a known end."""
@@ -254,6 +261,29 @@ class Recorder:
         digest = self.passes.weights(unwrap(module)).digest
         self._records = _up_to(read_records(self.run), step, digest)
 
+    def count(self, draws: Draws, step: int, again: int, per_step: int = 1) -> None:
+        """Keep with each checkpoint from here on how often members were drawn, if that is known.
+
+        Call it after `start` or `continue_at`, before the loader draws.
+
+        Parameters
+        ----------
+        draws : Draws
+            Counts of the loader.
+        step, again : int
+            Steps so far, and the step from which on the loader draws once more what it drew.
+        per_step : int
+            Number of batches in an optimizer step, of all processes.
+        """
+        self._draws = draws
+        last = self._records[-1] if self._records else None
+        if step == 0:
+            return
+        if last is None or last.step < again:
+            draws.are_seen = False
+            return
+        draws.go_on_from(self.run, last, (last.step - again) * per_step)
+
     def write(
         self,
         module: nn.Module,
@@ -273,7 +303,8 @@ class Recorder:
             weights.digest or digest_of_arrays(weights.arrays),
         )
         folder = f"checkpoints/{name}"
-        run.forget(forward_of(name), held_out_of(name), f"scores/{name}")
+        beside = forward_of(name), held_out_of(name), draws_of(name)
+        run.forget(*beside, f"scores/{name}")
         for file, content in weights.notes.items():
             run.write_text(f"{folder}/{file}", json.dumps(content, indent=1))
         if weights.file:
@@ -309,6 +340,8 @@ class Recorder:
         if unseen is not None:
             losses, labels = unseen.seen.losses, unseen.labels
             write_held_out(run, record, losses, labels, passes.labels)
+        if self._draws is not None:
+            self._draws.write(run, name, digest)
         run.write_note(record_file(name), asdict(record))
         return record
 
@@ -438,7 +471,8 @@ def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
         left = {name: of for name, of in course.weights.items() if name not in names}
         run.write_note(COURSE, asdict(replace(course, weights=left)))
     for name in reversed(names):
-        run.forget(f"checkpoints/{name}", forward_of(name), f"scores/{name}")
+        parts = forward_of(name), f"scores/{name}", draws_of(name)
+        run.forget(f"checkpoints/{name}", *parts)
 
 
 def _up_to(records: Sequence[Record], step: int, digest: str) -> list[Record]:

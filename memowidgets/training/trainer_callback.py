@@ -44,6 +44,7 @@ from memowidgets.training.checkpoint import (
     read_records,
 )
 from memowidgets.training.config import restore_in_main_thread
+from memowidgets.training.draws import Draws
 from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.training.lookout import Prediction
 from memowidgets.training.recorder import Weights, in_the_first_process, trained_weights
@@ -135,6 +136,11 @@ class MemorizationCallback(TrainerCallback):
     Recorded losses are the cross-entropy of the labels. The Trainer's own loss is trained as it is:
     class weights, label smoothing or a ``compute_loss`` of its own are neither changed nor checked.
 
+    How often the Trainer draws each member is counted, whatever its sampler. From the end of the
+    first epoch on, and after as many draws as there are rows, a member that was not drawn has no
+    score, and a note says how many there are. Before, this holds only for classes of which none was
+    drawn where ordinary shuffling would have drawn twenty or more.
+
     Examples
     --------
     ::
@@ -190,13 +196,27 @@ class MemorizationCallback(TrainerCallback):
         if not state.is_world_process_zero:
             return
         with restore_in_main_thread(device_of(model)):
-            repeated = check_rows(loader, passes)
+            rows = check_rows(loader, passes)
             passes.check(model)
             self._recorder.start(model, state.global_step)
+            if rows:
+                self._count_draws(loader, rows, args, state.global_step)
             if self._recorder.is_due(state.global_step):
                 self._recorder.record(model, state.global_step, self._progress)
-            if repeated:
-                self._recorder.run.write_note(REPEATS, {"rows": repeated})
+            if rows:
+                ids = passes.recipe.data.ids[passes.members]
+                if repeated := count_rows(ids, rows):
+                    self._recorder.run.write_note(REPEATS, {"rows": repeated})
+
+    def _count_draws(
+        self, loader: Any, rows: list[list[int]], args: Any, step: int
+    ) -> None:
+        """Count what the loader draws; resumed, it begins its epoch again and skips batches."""
+        again = step
+        if not args.ignore_data_skip:
+            again -= step % self._recorder.steps_per_epoch
+        per_step = args.gradient_accumulation_steps * args.world_size
+        self._recorder.count(Draws(loader, rows), step, again, per_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record a checkpoint if one is due, and interrupt at ρ."""
@@ -402,13 +422,13 @@ class Row:
     name: str = ""
 
 
-def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
+def check_rows(loader: Any, passes: TrainerPasses) -> list[list[int]]:
     """Check that a Trainer trains on an audit's members as the audit encodes them, in any order.
 
     Returns
     -------
-    dict of str to int
-        Number of rows of each member that stands in several, by its id.
+    list of list of int
+        The Trainer's rows of each member. It is empty if they cannot be read.
 
     Raises
     ------
@@ -419,7 +439,7 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
     Warns
     -----
     UserWarning
-        About what could not be checked, and about members in several rows.
+        About what could not be checked.
     """
     recipe, aside = passes.recipe, passes.held_out
     prompts = isinstance(recipe.model, CausalLM)
@@ -430,7 +450,7 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
             "it was not checked whether the Trainer encodes this audit's members alike, because "
             f"its rows cannot be read one by one ({type(error).__name__}: {error})"
         )
-        return {}
+        return []
     first = loader.collate_fn([loader.dataset[0]])
     if not prompts and np.any(np.asarray(first.get("token_type_ids", 0))):
         raise ValueError(
@@ -464,17 +484,29 @@ def check_rows(loader: Any, passes: TrainerPasses) -> dict[str, int]:
                 f"the Trainer's loss leaves out the label of {quoted(member.name)}, where its "
                 f"labels are {_MASKED}"
             )
-    return _count_rows(members, places)
+    return [places[_key(member)] for member in members]
 
 
-def _count_rows(members: Sequence[Row], places: Places) -> dict[str, int]:
-    """Return the number of rows of each member that stands in several, and say so."""
-    equal = Counter(map(_key, members))  # equal members share their rows
-    counts = {m.name: len(places[_key(m)]) // equal[_key(m)] for m in members}
+def count_rows(ids: Iterable[str], rows: Iterable[Sequence[int]]) -> dict[str, int]:
+    """Return the number of rows of each member that stands in several, and say so.
+
+    Parameters
+    ----------
+    ids : iterable of str
+        Ids of the members.
+    rows : iterable of sequence of int
+        The Trainer's rows of each.
+    """
+    own = list(map(tuple, rows))
+    equal = Counter(own)  # equal members share their rows
+    counts = {
+        str(name): len(places) // equal[places]
+        for name, places in zip(ids, own, strict=True)
+    }
     repeated = {name: count for name, count in counts.items() if count > 1}
     if repeated:
         warn_user(
-            f"{len(repeated)} of {len(members)} members stand in several of the Trainer's rows, up "
+            f"{len(repeated)} of {len(counts)} members stand in several of the Trainer's rows, up "
             f"to {max(repeated.values())}, so it trains on them more often; their cards say so"
         )
     return repeated

@@ -702,6 +702,9 @@ def test_two_processes_record_once_and_stop_together(data, tokenizer, tmp_path):
     assert steps == {str(audit.prediction.record.step)}
     assert audit.checkpoints["step"].is_unique
     assert np.isfinite(audit.score("psmi")).all()
+    last = audit.evidence.names.found[-1]
+    drawn = audit.run.run.read_tensors(f"draws/{last.name}", last.weights).metadata
+    assert int(drawn["drawn"]) >= 4 * last.step  # of both processes
 
 
 def test_libraries_are_imported_when_their_callback_is_used():

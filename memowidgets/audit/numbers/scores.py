@@ -383,6 +383,7 @@ def score(
                 evidence.scores.keep(kept_as, layer, record, at.state, found)
         except StoreError as error:
             warn_user(f"the scores are not kept: {error}")
+    found = found.only(~np.isin(found.positions, evidence.undrawn))
     labels, names, notes = (
         evidence.labels[found.positions],
         evidence.data.class_names,
@@ -486,14 +487,16 @@ def named_series(
 ) -> tuple[pd.Series, pd.Series | None]:
     """Return scores and their standard errors by id; warn of members that have none."""
     members = evidence.members
-    missing = len(members) - len(found)
-    if missing:
-        left_out = np.setdiff1d(np.arange(len(members)), found.positions)
+    if undrawn := len(evidence.undrawn):
+        warn_user(f"{undrawn} members have no score, the training has not drawn them")
+    scored = np.union1d(found.positions, evidence.undrawn)
+    left_out = np.setdiff1d(np.arange(len(members)), scored)
+    if len(left_out):
         why = "their class has fewer than two"
         if metric == BASELINE:
             why = "they are in every shadow model or in none"
         warn_user(
-            f"{missing} members have no score, {why}: {listed(members[left_out], 5)}"
+            f"{len(left_out)} members have no score, {why}: {listed(members[left_out], 5)}"
         )
     label, errors = name or _name_of(metric), found.errors
     index = evidence.member_index[found.positions]

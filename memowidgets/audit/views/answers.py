@@ -225,6 +225,7 @@ class AuditView:
             notes=(
                 *scores.notes_on_zero(score, found),
                 *self._note_on_checking(evidence),
+                *_note_on_draws(evidence),
             ),
         )
 
@@ -406,6 +407,14 @@ class AuditView:
             at.state,
             lambda: scores.probabilities(evidence, checkpoint),
         )
+
+
+def _note_on_draws(evidence: Evidence) -> tuple[Note, ...]:
+    """What can't be seen of a training: samples that it never draws have a high loss too."""
+    if evidence.sees_draws:
+        return ()
+    said = "which samples the training draws is not known, and a sampler by weight may leave out "
+    return (Note("draws not seen", f"{said}some, which would be flagged too"),)
 
 
 def _is_small(evidence: Evidence, layer: str, checkpoint: str) -> bool:

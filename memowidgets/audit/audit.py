@@ -878,8 +878,7 @@ class Audit:
             models on each side, ``memorized_by`` is the number of models that memorised the
             sample, of ``learned_by`` models that trained on it, the target among them.
 
-            ``attrs["notes"]`` has what a reader of the table must know: the warnings below, and
-            the note on PSMI's 0 also where ``tau=0`` was asked for.
+            ``attrs["notes"]`` has what a reader of the table must know: the warnings below.
 
         Raises
         ------
@@ -894,9 +893,9 @@ class Audit:
         -----
         UserWarning
             If the model has not learned its task at the checkpoint, ρ was not reached, or the score
-            is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
-            PSMI's 0 flags less than half of what the rule by class flags: `share` or
-            ``tau="class"`` flags more. The dashboard, `evaluate` and the report say it in the same
+            is inaccurate, as PSMI is for a class of few members. With a τ of 0, also if PSMI's 0
+            flags less than half of what the rule by class flags: `share` or ``tau="class"`` flags
+            more. The dashboard, `evaluate` and the report say it in the same
             words.
 
         Notes

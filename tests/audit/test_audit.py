@@ -113,7 +113,7 @@ def test_a_practitioners_audit_works_without_ground_truth(tmp_path):
     audit.train()
     assert len(audit.members) == 400
     assert len(audit.score("psmi", checkpoint="final")) == 400
-    assert "log_lira" not in audit.flagged(checkpoint="final", tau=0.0)
+    assert "log_lira" not in audit.flagged(checkpoint="final", share=0.1)
     assert audit.checkpoints["test_accuracy"].isna().all()
     with pytest.raises(ValueError, match='members="half" for ground truth'):
         audit.run_shadows(2)

@@ -90,7 +90,7 @@ def test_a_note_says_where_zero_is_strict(tmp_path):
     assert len(mmlu.flagged()) == len(mmlu.flagged("psmi", tau=0.0)) == 187
     assert not any("τ = 0" in note for note in mmlu.evaluate("psmi").warnings)
     banking = mw.open_recorded("banking77-smollm2")
-    said = [warnings_of(banking.flagged), banking.flagged(tau=0.0).attrs["notes"]]
+    said = [warnings_of(banking.flagged), warnings_of(banking.flagged, tau=0.0)]
     dashboard = banking.dashboard()
     dashboard.wait(60)
     banking.report(tmp_path / "a.html", figures=False)
@@ -105,8 +105,8 @@ def test_a_note_says_where_zero_is_strict(tmp_path):
     assert all(n in note for n in ("155 of 3\u202f000", "637"))
     (of_zero,) = (one for one in said[2] if one.key == "strict zero")
     assert of_zero.numbers == {"flagged": 155, "by_class": 637}
-    # whoever chose 0 is not warned
-    assert note not in warnings_of(banking.flagged, tau=0.0)
+    with pytest.warns(UserWarning, match="τ = 0"):
+        assert note in banking.flagged(tau=0.0).attrs["notes"]
     for chosen in ({"tau": -0.1}, {"tau": "class"}, {"share": 0.05}):
         assert note not in banking.flagged(**chosen).attrs["notes"]
 

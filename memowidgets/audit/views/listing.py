@@ -130,15 +130,11 @@ def judged_table(
     rule = checked_rule(tau) if share is None else LowestShare(share)
     found = scored_members(evidence, metric, layer, checkpoint)
     on_zero = notes_on_zero(metric, found) if found.on(rule) == (found, 0) else ()
-    notes = (*evidence.notes_at(checkpoint), *found.notes)
-    # who chose a τ knows that it is one
-    for note in (
-        *notes,
-        *(on_zero if tau is None else ()),
-    ):
+    notes = (*evidence.notes_at(checkpoint), *found.notes, *on_zero)
+    for note in notes:
         warn_user(note)  # the caller of the audit's method
     table = pd.DataFrame(index=evidence.member_index)
-    table.attrs["notes"] = (*notes, *on_zero)
+    table.attrs["notes"] = notes
     table["score"] = of_members(found.scores, found.positions, len(table))
     if found.errors is not None:
         table["std"] = of_members(found.errors, found.positions, len(table))

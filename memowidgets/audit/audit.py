@@ -289,7 +289,8 @@ class Audit:
         UserWarning
             If logits look like probabilities, probabilities are exactly 0 or 1, or a class never
             occurs. If the gaps of the shadow models and of the finished model hardly agree, as they
-            do where the samples are in another order.
+            do where the samples are in another order. If `reference_gaps` has a gap of a model that
+            trained on a copy of the sample.
 
         Examples
         --------

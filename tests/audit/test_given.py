@@ -849,3 +849,27 @@ def test_the_order_of_few_samples_or_of_equal_gaps_is_not_judged(tmp_path):
     # it was said before, and stays
     opened = mw.Audit.open(tmp_path / "run")
     assert opened.evidence.general_notes[0].key == "order of samples"
+
+
+def test_copies_across_the_folds_of_reference_models_are_said():
+    """A model that trained on a copy of a sample knows what it is asked."""
+    rng = np.random.default_rng(0)
+    labels, folds = np.arange(N) % CLASSES, np.arange(N) % 4
+    frame = pd.DataFrame({"age": rng.normal(60, 9, N), "dose": rng.normal(2, 1, N)})
+    frame.loc[6] = frame.loc[5]  # in the next fold
+    frame.loc[12] = frame.loc[8]  # in the same fold
+    gaps = rng.normal(size=(4, N))
+    gaps[folds != np.arange(4)[:, None]] = np.nan  # each is asked about its own fold
+    given = {"logits": rng.normal(size=(N, CLASSES)), "reference_gaps": gaps}
+    with pytest.warns(UserWarning, match=r"^2 samples have a copy"):
+        audit = mw.Audit.from_arrays(labels, samples=frame, **given)
+    (note,) = audit.evidence.general_notes
+    assert note.numbers == {"n": 2}
+    assert note in audit.evaluate("reference", truth=labels == 0).warnings
+    apart = frame.drop([5, 6]).reset_index(drop=True)
+    rest = {"reference_gaps": np.delete(gaps, [5, 6], axis=1)}
+    rest["logits"] = np.delete(given["logits"], [5, 6], axis=0)
+    fine = mw.Audit.from_arrays(np.delete(labels, [5, 6]), samples=apart, **rest)
+    assert fine.evidence.general_notes == ()
+    # without samples, nobody knows of copies
+    assert mw.Audit.from_arrays(labels, **given).evidence.general_notes == ()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.evidence import Arrays, Cache
+from memowidgets.audit.numbers import scores
 from memowidgets.evaluation import roc
 from memowidgets.evaluation.intervals import true_area
 from memowidgets.progress import Progress
@@ -91,8 +95,8 @@ def test_without_shadow_models_there_is_nothing_to_pool(tmp_path):
     with pytest.raises(StoreError, match="there are no shadow models"):
         trained(tmp_path / "alone").evaluate_pooled()
     labels, rng = np.arange(60) % 3, np.random.default_rng(0)
-    gaps, members = rng.normal(size=(6, 60)), rng.random((6, 60)) < 0.5
-    logits = rng.normal(size=(60, 3))
+    logits, members = rng.normal(size=(60, 3)), rng.random((6, 60)) < 0.5
+    gaps = mw.metrics.logit_gap(logits, labels) + rng.normal(size=(6, 60))
     shadows = {"shadow_gaps": gaps, "shadow_members": members, "final_logits": logits}
     given = mw.Audit.from_arrays(labels, logits=logits, **shadows)
     for asks in (
@@ -217,3 +221,24 @@ def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(
     planted = mw.open_recorded("patients-smollm2").evaluate("psmi", truth="canaries")
     assert planted.true_auc is planted.true_auc_interval is None
     assert list(planted.areas) == ["AUC"]
+
+
+def test_a_nan_in_a_kept_pass_is_said_and_no_score():
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 2
+    logits = rng.normal(size=(60, 2)) + 9 * np.eye(2)[labels]
+    given = mw.Audit.from_arrays(labels, logits=logits).evidence
+    kept = given.checkpoints["given"]
+    for name in ("losses", "logits"):
+        values = np.array(kept.made[name])
+        values[7] = np.nan
+        arrays = {"losses": kept.made["losses"], "logits": kept.made["logits"]}
+        made = Arrays(lambda arrays=arrays | {name: values}: arrays)
+        broken = replace(
+            given, checkpoints={"given": replace(kept, made=made)}, cache=Cache()
+        )
+        ask = {"losses": ("loss",), "logits": ("logit_gap",)}[name]
+        with pytest.raises(ValueError, match=r"1 of 60 \w+ are NaN.* 7\b"):
+            scores.score(broken, *ask)
+    with pytest.raises(ValueError, match=r"logits at given .*1 of 60 members"):
+        scores.probabilities(broken, "given")

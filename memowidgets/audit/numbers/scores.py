@@ -360,6 +360,8 @@ def score(
     ------
     StoreError
         If the evidence lacks something of `needs`.
+    ValueError
+        If a score is NaN or infinite, as those of a broken pass are.
     """
     known, layer = _named_score(metric), evidence.names.layer(layer)
     record = evidence.names.record(checkpoint)
@@ -383,6 +385,7 @@ def score(
                 evidence.scores.keep(kept_as, layer, record, at.state, found)
         except StoreError as error:
             warn_user(f"the scores are not kept: {error}")
+    _check_kept(found.scores, f"the scores by {_name_of(metric)}", record)
     found = found.only(~np.isin(found.positions, evidence.undrawn))
     labels, names, notes = (
         evidence.labels[found.positions],
@@ -519,9 +522,21 @@ def probabilities(evidence: Evidence, checkpoint: str | float) -> Floats:
     """Return the model's probability of each class for each member, (n_members, n_classes)."""
     from scipy.special import softmax
 
-    logits = evidence.logits(evidence.names.record(checkpoint))
+    record = evidence.names.record(checkpoint)
+    logits = evidence.logits(record)
+    # −inf: no such option
+    _check_kept(logits, "the logits", record, allowed=-np.inf)
     found: Floats = softmax(logits.astype(np.float64), axis=1)
     return found
+
+
+def _check_kept(
+    values: NDArray[Any], what: str, record: Record, allowed: float = 0.0
+) -> None:
+    """Raise for a NaN or an infinite value, which no pass writes."""
+    where = f"{what} at {record.name}"
+    remedy = f"what was kept of {record.name} is broken, so delete it and make it again"
+    check_finite(values, where, remedy, row="member", allowed=allowed)
 
 
 def of_members(values: Floats, rows: Any, n: int) -> Floats:

@@ -75,7 +75,7 @@ from memowidgets.metrics.logits import order_warning
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
 from memowidgets.training.checkpoint import LAYER, Record
 from memowidgets.training.engine import Shadows
-from memowidgets.vocabulary import listed, quoted
+from memowidgets.vocabulary import Note, listed, quoted, verb
 
 Numbers = NDArray[Any]
 Labels = NDArray[np.int64]
@@ -259,6 +259,8 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
     notes = []
     if shadows is not None and gaps is not None:
         notes.append(note_on_order(shadows, arrays["shadow_members"], gaps))
+    if asked is not None:
+        notes.append(_note_on_copies(data, asked))
     cache, absent = Cache(), {TRACE: _ONE_CHECKPOINT}
     absent |= {LOGITS: _NO_LOGITS} if logits is None else {}
     absent |= {} if given.layers else {REPRESENTATIONS: _NO_LAYERS}
@@ -502,6 +504,27 @@ def _references(given: Mapping[str, Any], ids: NDArray[np.str_]) -> Numbers:
             f"{quoted(ids[always.argmax()])}: each needs a model that never saw it"
         )
     return table.astype(np.float32, copy=False)
+
+
+def _note_on_copies(data: Dataset, gaps: Numbers) -> Note | None:
+    """Say which samples a reference model that trained on a copy of them was asked about."""
+    _, groups = np.unique(data.content_hashes(), return_inverse=True)
+    saw = np.isnan(gaps)
+    seen = np.zeros((len(gaps), groups.max() + 1), dtype=np.bool_)
+    for model, trained_on in zip(seen, saw, strict=True):
+        model[groups[trained_on]] = True
+    asked = (seen[:, groups] & ~saw).any(axis=0)
+    if not asked.any():
+        return None
+    n = int(asked.sum())
+    have = verb(n, "sample has", "samples have")
+    return Note(
+        "copies across folds",
+        f"{n} {have} a copy that a model of reference_gaps trained on, so that gaps there, and the "
+        "score “Reference models”, are too high: keep copies in one fold, with "
+        "data.content_hashes() as groups",
+        n=n,
+    )
 
 
 def _check_finite_or_nan(what: str, array: Numbers, remedy: str) -> None:

@@ -213,7 +213,7 @@ class CausalLM(TokenModel):
         ids: list[NDArray[np.int64]] = []
         advice = _ADVICE[questions.reply]
         for prompt, added in reply_tokens(
-            self._reader, prompts, replies, data.ids, advice
+            self._unchanged_reader(), prompts, replies, data.ids, advice
         ):
             options[len(ids), : len(added)] = added
             ids.append(prompt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -10,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
-from memowidgets.files import digest
 from memowidgets.models.base import restore_modes, unwrap
 from memowidgets.models.device import sent
 from memowidgets.models.heads import check_classifier, head_of, positions_read
@@ -228,16 +226,12 @@ class ImageClassifier(TransformerModel, ImageModel):
 
     def _origin(self) -> dict[str, str]:
         """Return digests of the files that the model is made of, and of what its processor does."""
-        named = ("image_processor_type", "processor_class")  # whatever is installed
-        stated = self._reader.to_dict()
-        rules = {k: v for k, v in stated.items() if k not in named and v is not None}
         files = self._load.origin() if isinstance(self._load, Pretrained) else {}
-        plain = json.loads(json.dumps(rules, sort_keys=True, default=str))
-        return {**files, "processor": digest(plain)}
+        return {**files, "processor": self._reader_digest}
 
     def _process(self, images: NDArray[np.uint8]) -> Tensor:
         """Return images as the model reads them, (n, channels, height, width), float32."""
-        made = self._reader(
+        made = self._unchanged_reader()(
             images=list(images), return_tensors="pt", input_data_format="channels_last"
         )
         return cast("Tensor", made["pixel_values"]).float()

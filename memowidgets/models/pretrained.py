@@ -77,11 +77,19 @@ def file_digest(file: Path) -> str:
     return _known[path][1]
 
 
-def tokenizer_digest(tokenizer: Any) -> str:
-    """Return a digest of a tokenizer without its padding and truncation, which users change."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+def reader_digest(reader: Any) -> str:
+    """Return a digest of what a tokenizer or an image processor does.
+
+    A tokenizer's padding and truncation, which users change, are no part of it.
+    """
+    if not hasattr(reader, "get_vocab"):
+        named = ("image_processor_type", "processor_class")  # whatever is installed
+        stated = reader.to_dict()
+        rules = {k: v for k, v in stated.items() if k not in named and v is not None}
+        return digest(json.loads(json.dumps(rules, sort_keys=True, default=str)))
+    backend = getattr(reader, "backend_tokenizer", None)
     if backend is None:
-        return digest([type(tokenizer).__name__, sorted(tokenizer.get_vocab().items())])
+        return digest([type(reader).__name__, sorted(reader.get_vocab().items())])
     rules = json.loads(backend.to_str())
     return digest({**rules, "padding": None, "truncation": None})
 

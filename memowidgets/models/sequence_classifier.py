@@ -322,7 +322,8 @@ class SequenceClassifier(TokenModel):
 
     def _encode(self, data: TextDataset, **how: Any) -> list[list[int]]:
         return cast(
-            "list[list[int]]", self._reader(list(data.texts), **how)["input_ids"]
+            "list[list[int]]",
+            self._unchanged_reader()(list(data.texts), **how)["input_ids"],
         )
 
     def _fresh(self, data: Dataset) -> nn.Module:

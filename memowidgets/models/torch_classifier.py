@@ -74,13 +74,13 @@ class TorchClassifier(ImageModel):
     -----
     A run knows `make_module` by what it does, not by its text. When a run is begun, its module is
     made twice under one seed and asked about 8 members on the CPU, with weights that a seeded
-    generator fills in. The logits, the gradients and buffers of one pass in training mode, and the
-    shape, length and a seeded product of each initial weight are kept in the manifest. Whoever goes
-    on with the run, opens it with ``model=`` or trains its shadow models makes this probe again,
-    and is refused if it differs; under another version of torch, logits and shapes alone are
-    compared. A probe cannot see a change that acts only later, such as from the third pass on, or
-    on other inputs than these 8, such as larger batches. Put such a change into `version`, which is
-    compared as well.
+    generator fills in. The logits, the length and a seeded product of each layer, the gradients and
+    buffers of one pass in training mode, and the shape, length and a seeded product of each initial
+    weight are kept in the manifest. Whoever goes on with the run, opens it with ``model=`` or
+    trains its shadow models makes this probe again, and is refused if it differs; under another
+    version of torch, logits, layers and shapes alone are compared. A probe cannot see a change that
+    acts only later, such as from the third pass on, or on other inputs than these 8, such as larger
+    batches. Put such a change into `version`, which is compared as well.
 
     In bfloat16 the whole module runs under autocast, including its last layer, so logits have 8
     significant bits and many samples have equal logit gaps. To avoid this, let the module call its

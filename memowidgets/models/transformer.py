@@ -31,7 +31,7 @@ from memowidgets.models.pretrained import (
     Given,
     Pretrained,
     random_weights,
-    tokenizer_digest,
+    reader_digest,
 )
 from memowidgets.models.tokens import Tokens, padding_token
 from memowidgets.vocabulary import quoted
@@ -113,6 +113,7 @@ class TransformerModel(Model):
     ) -> None:
         self._load, self._config = load, config
         self._reader = reader  # a tokenizer or an image processor
+        self._reader_digest = reader_digest(reader)
         self._identity = dict(identity)
         self.training_defaults = defaults
         self._seen = _Seen()
@@ -235,7 +236,25 @@ class TransformerModel(Model):
         if isinstance(self._load, Pretrained):
             return self._load.origin()
         # the settings have the weights
-        return {"tokenizer": tokenizer_digest(self._reader)}
+        return {"tokenizer": self._reader_digest}
+
+    def _unchanged_reader(self) -> Any:
+        """Return the tokenizer or image processor, if it is as it was when the model was made.
+
+        What was read before is kept, while forks and other processes read anew.
+
+        Raises
+        ------
+        ValueError
+            If it was changed in place.
+        """
+        if reader_digest(self._reader) != self._reader_digest:
+            raise ValueError(
+                f"the {type(self._reader).__name__} was changed since this model was made of it, "
+                "so other samples would be read in another way. Take the change back, or make "
+                "another model of it with from_model, and another run"
+            )
+        return self._reader
 
 
 class TokenModel(TransformerModel):

@@ -190,6 +190,8 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
 def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
     """Return where a freshly made module runs, and what it is, answers, and does in training.
 
+    What it answers are its logits and the layers that are captured.
+
     In training mode it runs in float64: in float32 a value near 0 would be on the other side of a
     ReLU with other instructions, which changes gradients by up to a hundredth. A module that cannot
     run in float64, or be trained on so few samples, is not asked what it does in training.
@@ -217,10 +219,14 @@ def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
             # a part may be another module's: it is refused as it was
             stack.callback(lambda: module.float().load_state_dict(first))
             _fill(module)
-        answers = _answers(*_logits_and_losses(model, module, inputs, labels))
+        with model.capture_layers(module) as layers:
+            answers = _answers(*_logits_and_losses(model, module, inputs, labels))
         if not np.isfinite(answers).all():  # as of weights whose logarithm it takes
             return device.type, found
         found["module logits"] = answers.ravel().tolist()
+        # a representation may become another one while logits and gradients stay
+        for i, name in enumerate(model.layer_names(module)):
+            found[f"module layer {quoted(name)}"] = _size_and_place(layers[name], i)
         with suppress(RuntimeError, ValueError, TypeError):
             trained = _training_pass(model, module.double(), _cast(inputs), labels)
             if np.isfinite(trained["training logits"]).all():

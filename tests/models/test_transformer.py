@@ -8,10 +8,17 @@ import cloudpickle
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import (
+    AutoModelForSequenceClassification,
+    BertConfig,
+    PreTrainedTokenizerFast,
+)
 
 import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.progress import Progress
+from memowidgets.store import StoreError
 from memowidgets.training.engine import JobFile, ShadowJob, train_shadow
 from tests.accelerator.recipes import language_model, questions
 from tests.models import test_image_classifier as of_images
@@ -79,6 +86,58 @@ def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):
     assert built.lm_head.weight is built.model.embed_tokens.weight
     again = received.recipe.model.build(data)  # training did not change the file
     assert torch.equal(again.lm_head.weight, model.build(data).lm_head.weight)
+
+
+def own_tokenizer(words):
+    """A tokenizer of somebody else's."""
+    vocabulary = {word: i for i, word in enumerate(["<pad>", "<unk>", *words])}
+    rules = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    rules.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=rules, unk_token="<unk>", pad_token="<pad>"
+    )
+
+
+def test_a_tokenizer_that_was_changed_in_place_reads_no_fork_and_no_shadow_model(
+    tmp_path,
+):
+    rng, words = np.random.default_rng(0), ["Fine", "fine", "poor", "day", "song"]
+    texts = [" ".join(rng.choice(words, 5)) for _ in range(48)]
+    data = mw.data.TextDataset.from_texts(texts, np.arange(48) % 2, ["bad", "good"])
+    tokenizer = own_tokenizer(words)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=7, num_labels=2, intermediate_size=32, **sizes)
+    raw = AutoModelForSequenceClassification.from_config(config)
+    model = mw.models.SequenceClassifier.from_model(raw, tokenizer)
+    training = mw.TrainingConfig(epochs=1, batch_size=16, precision="float32")
+    audit = mw.Audit(
+        model, data, tmp_path / "run", training, held_out=None, device="cpu"
+    )
+    audit.train()
+    log_probabilities = audit.score("loss", checkpoint="final")
+    left = data.take(range(40))
+    audit.fork(tmp_path / "same", data=left)  # it may be asked as often as one likes
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    for work in (
+        lambda: audit.fork(tmp_path / "fork", data=data.take(range(36))),
+        lambda: audit.run_shadows(2, Inline()),  # whose job reads the texts anew
+    ):
+        with pytest.raises((ValueError, StoreError), match="was changed since"):
+            work()
+    assert not (tmp_path / "fork/manifest.json").exists()
+    assert audit.score("loss", checkpoint="final").equals(log_probabilities)
+    again = mw.models.SequenceClassifier.from_model(raw, tokenizer)
+    with pytest.raises(ValueError, match="other model tokenizer"):
+        mw.Audit.open(tmp_path / "run", data=data, model=again, device="cpu")
+
+
+def test_an_image_processor_that_was_changed_in_place_reads_no_other_images():
+    given, data = of_images.processor(), of_images.images()
+    model = mw.models.ImageClassifier.from_model(of_images.tiny("resnet"), given)
+    model.check_data(data)
+    given.image_mean = [0.1, 0.1, 0.1]
+    with pytest.raises(ValueError, match="was changed"):
+        model.feeder(data.take(range(9)), torch.device("cpu"))(np.arange(2))
 
 
 _PEAK = """

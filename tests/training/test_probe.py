@@ -217,6 +217,49 @@ def test_what_a_module_does_in_one_mode_alone_shows(data, one, other, fact):
     assert fact in said
 
 
+class Rectified(nn.Linear):
+    def forward(self, x):
+        return super().forward(x).relu()
+
+
+def test_a_layer_that_means_something_else_shows_where_logits_and_gradients_stay(
+    data, tmp_path
+):
+    """A ReLU is moved into the block, and none of its outputs changes by a second one."""
+
+    class Blocks(nn.Module):
+        block_class = nn.Linear
+
+        def __init__(self, n_classes):
+            super().__init__()
+            self.block, self.head = self.block_class(64, 8), nn.Linear(8, n_classes)
+
+        def forward(self, x):
+            return self.head(self.block(x.flatten(1)).relu())
+
+    class Moved(Blocks):
+        block_class = Rectified
+
+    def audit_of(make):
+        model = mw.models.TorchClassifier(make, layers=["block"])
+        training = mw.TrainingConfig(epochs=1)
+        return mw.Audit(model, data, tmp_path, training, device="cpu")
+
+    there, here = (
+        make_probe(
+            mw.models.TorchClassifier(make, layers=["block"]),
+            *(data, ROWS, mw.TrainingConfig().resolve({}), 30),
+        )
+        for make in (Blocks, Moved)
+    )
+    apart = {k for k in there["numbers"] if there["numbers"][k] != here["numbers"][k]}
+    assert apart == {"module layer 'block'"}
+    audit_of(Blocks)
+    audit_of(Blocks)
+    with pytest.raises(ValueError, match="module layer 'block'"):
+        audit_of(Moved)
+
+
 class OfMany(Plain):
     def between(self, x):
         if self.training:
@@ -391,7 +434,7 @@ def test_what_a_probe_asks_changes_with_the_format_alone(data):
         "optimizer move 7 of step 1": -0.167827,
         "schedule factors": 0.05,
     }
-    assert FORMAT == 3
+    assert FORMAT == 4
     assert {name: found[name][-1] for name in expected} == pytest.approx(
         expected, rel=1e-4
     )

@@ -313,6 +313,7 @@ def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) 
     if aside is not None:
         identity.check_held_out(aside, data, design)
         aside = aside.with_encoding(data.encoding)
+    recipe.model.check_data(data)
     asked = replace(run.training, precision=run.manifest["training"]["precision"])
     manifest = {
         **identity.describe_training(asked, run.seed, recipe.settings.precision),

@@ -531,7 +531,7 @@ class Audit:
         Parameters
         ----------
         stop_at_drop : float, optional
-            ρ, by which the checkpoint "prediction" is chosen from now on.
+            ρ, by which the checkpoint "prediction" is chosen from now on, as in `train`.
         layers : "last", "all", one, or several
             Layers whose hidden states are kept, as in `score`.
         over_last : int
@@ -893,7 +893,7 @@ class Audit:
         Warns
         -----
         UserWarning
-            If the model has not learned its task at the checkpoint, ρ was not reached, or the score
+            If the model has not learned its task at the checkpoint, nothing has settled there, or the score
             is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
             PSMI's 0 flags less than half of what the rule by class flags: `share` or
             ``tau="class"`` flags more. The dashboard, `evaluate` and the report say it in the same
@@ -1214,7 +1214,7 @@ class Audit:
         -------
         Evaluation
             With warnings: few positives, members left out, a model that has not learned its
-            task at the checkpoint (then no score predicts anything), a ρ that was not reached.
+            task at the checkpoint (then no score predicts anything), and why it is looked at where it is.
             Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
             memorised members truly are. `auc_interval` takes the labels as they are;
             `true_auc` and `true_auc_interval` are for the true labels. For these, a member counts

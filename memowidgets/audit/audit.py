@@ -893,8 +893,8 @@ class Audit:
         Warns
         -----
         UserWarning
-            If the model has not learned its task at the checkpoint, nothing has settled there, or the score
-            is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
+            If the model has not learned its task at the checkpoint, why it is the one to look at if
+            it is not the first that reached ρ, or if the score is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
             PSMI's 0 flags less than half of what the rule by class flags: `share` or
             ``tau="class"`` flags more. The dashboard, `evaluate` and the report say it in the same
             words.
@@ -1214,8 +1214,8 @@ class Audit:
         -------
         Evaluation
             With warnings: few positives, members left out, a model that has not learned its
-            task at the checkpoint (then no score predicts anything), and why it is looked at where it is.
-            Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
+            task at the checkpoint (then no score predicts anything), why the checkpoint is the one
+            to look at. Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
             memorised members truly are. `auc_interval` takes the labels as they are;
             `true_auc` and `true_auc_interval` are for the true labels. For these, a member counts
             as memorised with the probability that its log-LiRA is truly above η, by its log-LiRA,

@@ -894,10 +894,10 @@ class Audit:
         -----
         UserWarning
             If the model has not learned its task at the checkpoint, why it is the one to look at if
-            it is not the first that reached ρ, or if the score is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
-            PSMI's 0 flags less than half of what the rule by class flags: `share` or
-            ``tau="class"`` flags more. The dashboard, `evaluate` and the report say it in the same
-            words.
+            it is not the first that reached ρ, or if the score is inaccurate, as PSMI is for a
+            class of few members. Without `tau` and `share`, also if PSMI's 0 flags less than half
+            of what the rule by class flags: `share` or ``tau="class"`` flags more. The dashboard,
+            `evaluate` and the report say it in the same words.
 
         Notes
         -----
@@ -1215,8 +1215,8 @@ class Audit:
         Evaluation
             With warnings: few positives, members left out, a model that has not learned its
             task at the checkpoint (then no score predicts anything), why the checkpoint is the one
-            to look at. Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
-            memorised members truly are. `auc_interval` takes the labels as they are;
+            to look at. Where log-LiRA from shadow models is the truth, `n_truly` and a note say how
+            many of the memorised members truly are. `auc_interval` takes the labels as they are;
             `true_auc` and `true_auc_interval` are for the true labels. For these, a member counts
             as memorised with the probability that its log-LiRA is truly above η, by its log-LiRA,
             by how rare large values are among members of a similar score, and by the error of the

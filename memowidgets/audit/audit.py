@@ -532,7 +532,7 @@ class Audit:
         Parameters
         ----------
         stop_at_drop : float, optional
-            ρ, by which the checkpoint "prediction" is chosen from now on.
+            ρ, by which the checkpoint "prediction" is chosen from now on, as in `train`.
         layers : "last", "all", one, or several
             Layers whose hidden states are kept, as in `score`.
         over_last : int
@@ -893,11 +893,11 @@ class Audit:
         Warns
         -----
         UserWarning
-            If the model has not learned its task at the checkpoint, ρ was not reached, or the score
-            is inaccurate, as PSMI is for a class of few members. With a τ of 0, also if PSMI's 0
-            flags less than half of what the rule by class flags: `share` or ``tau="class"`` flags
-            more. The dashboard, `evaluate` and the report say it in the same
-            words.
+            If the model has not learned its task at the checkpoint, why it is the one to look at if
+            it is not the first that reached ρ, or if the score is inaccurate, as PSMI is for a
+            class of few members. With a τ of 0, also if PSMI's 0 flags less than half of what the
+            rule by class flags: `share` or ``tau="class"`` flags more. The dashboard, `evaluate`
+            and the report say it in the same words.
 
         Notes
         -----
@@ -1214,9 +1214,9 @@ class Audit:
         -------
         Evaluation
             With warnings: few positives, members left out, a model that has not learned its
-            task at the checkpoint (then no score predicts anything), a ρ that was not reached.
-            Where log-LiRA from shadow models is the truth, `n_truly` and a note say how many of the
-            memorised members truly are. `auc_interval` takes the labels as they are;
+            task at the checkpoint (then no score predicts anything), why the checkpoint is the one
+            to look at. Where log-LiRA from shadow models is the truth, `n_truly` and a note say how
+            many of the memorised members truly are. `auc_interval` takes the labels as they are;
             `true_auc` and `true_auc_interval` are for the true labels. For these, a member counts
             as memorised with the probability that its log-LiRA is truly above η, by its log-LiRA,
             by how rare large values are among members of a similar score, and by the error of the

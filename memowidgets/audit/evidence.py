@@ -911,9 +911,9 @@ class Evidence:
     def as_target(self, index: int) -> Evidence:
         """Return the evidence with a shadow model as the target: leave one out.
 
-        Its members, forward pass, scores and log-LiRA are its own; checkpoints and the ρ rule are
-        the run's. The run's target is one of its shadow models where its logit gaps over the pool
-        are known. What was computed from it is kept while the shadow models' files stay.
+        Its members, forward pass, scores and log-LiRA are its own; checkpoints and the place to
+        look are the run's. The run's target is one of its shadow models where its logit gaps over
+        the pool are known. What was computed from it is kept while the shadow models' files stay.
         """
         if self.whole is not None:
             return self.whole.as_target(index)

@@ -658,7 +658,8 @@ def read_names(
     Warns
     -----
     UserWarning
-        If a checkpoint that was whole once has no record any more, or the ρ rule is lost.
+        If a checkpoint that was whole once has no record any more, or the rule of where to look is
+        lost.
     """
     settings, course = Settings.read(manifest["training"]), read_course(run)
     n_members = len(labels)

@@ -20,7 +20,7 @@ from memowidgets.files import digest_of
 from memowidgets.models.base import unwrap
 from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
-from memowidgets.training.checkpoint import forward_of
+from memowidgets.training.checkpoint import HELD_OUT, forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
 from memowidgets.training.draws import Draws
@@ -234,9 +234,8 @@ def watch(
                 )
             unseen = unseen.with_encoding(samples.encoding)
             others = Batches(unseen, rows, batch_size or batches.size)
-            looker = replace(
-                looker, held_out=Looker(others, unseen.labels, ask, {}, None)
-            )
+            aside = Looker(others, unseen.labels, ask, {}, None, noun=HELD_OUT)
+            looker = replace(looker, held_out=aside)
         about = {
             "class": type(inner).__name__,
             "settings": json.dumps({"layers": list(looker.layer_names)}),

@@ -39,7 +39,7 @@ def loss_and_accuracy(checkpoints: pd.DataFrame) -> alt.HConcatChart:
     -------
     altair.HConcatChart
         A ring marks the epoch of the best held-out value (the first of equal ones). A vertical rule
-        marks the checkpoint that the ρ rule chose (paper, Appendix E, the first two rows).
+        marks the checkpoint to look at (paper, Appendix E, the first two rows).
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _both_sides(checkpoints: pd.DataFrame, kind: str) -> alt.LayerChart:
 
 
 def marked_prediction(checkpoints: pd.DataFrame, y: int) -> list[alt.Chart]:
-    """Return a labelled vertical rule at the checkpoint that the ρ rule chose."""
+    """Return a labelled vertical rule at the checkpoint to look at."""
     chosen = checkpoints.loc[checkpoints["prediction"].astype(bool), ["epoch"]]
     late = bool(len(chosen)) and chosen["epoch"].iloc[0] > checkpoints["epoch"].mean()
     base = alt.Chart(chosen).encode(x="epoch:Q")
@@ -117,7 +117,7 @@ def marked_prediction(checkpoints: pd.DataFrame, y: int) -> list[alt.Chart]:
     )
     label = base.mark_text(y=y, color=MUTED, **side)
     rule = base.mark_rule(strokeDash=[4, 3], color=MUTED)
-    return [rule, label.encode(text=alt.value("ρ: predict here"))]
+    return [rule, label.encode(text=alt.value("look here"))]
 
 
 _OTHERS = "other members"

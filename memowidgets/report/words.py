@@ -390,5 +390,5 @@ def _checkpoint(row: Mapping[str, Any]) -> Row:
             number(share, percent)
             for share in ("drop", "train_accuracy", "test_accuracy")
         ),
-        "chosen by ρ" if row.get("prediction") else "",
+        "look here" if row.get("prediction") else "",
     )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+SAMPLES, HELD_OUT = "samples", "held-out samples"  # in errors of a pass
 LAYER = "layer."  # before the name of a layer in a pass
 COURSE = "trainer.json"
 REPEATS = "repeats.json"  # rows of a Trainer for each member that has several
@@ -91,6 +92,7 @@ def filled_pass(
     progress: Progress | None = None,
     what: str = "scoring",
     allocate: Allocate | None = None,
+    noun: str = SAMPLES,
 ) -> Forward:
     """Ask a module about every batch, and return the answers for all samples.
 
@@ -110,6 +112,8 @@ def filled_pass(
         Function that creates the arrays that the pass fills, from their shapes by name and from the
         precision, and may leave out layers. With memory-mapped arrays the pass needs memory for one
         batch only.
+    noun : str
+        What the samples are called in errors.
 
     Raises
     ------
@@ -138,7 +142,7 @@ def filled_pass(
     wrong = ~np.isfinite(filled["losses"])
     if wrong.any():
         raise FloatingPointError(
-            f"the loss of {int(wrong.sum())} of {n} samples is not finite: the training has "
+            f"the loss of {int(wrong.sum())} of {n} {noun} is not finite: the training has "
             "diverged, so lower the learning rate, or the inputs or the first weights hold NaN"
         )
     layers = {
@@ -159,11 +163,12 @@ def forward(
     progress: Progress | None = None,
     allocate: Allocate | None = None,
     feed: Callable[[NDArray[Any]], Any] | None = None,
+    noun: str = SAMPLES,
 ) -> Forward:
     """Run a module over samples in eval mode, in which it stays; random states do not change.
 
     `feed` is the model's feeder of the data in this precision. A new one may copy all images to the
-    device again. `progress` and `allocate` are those of `filled_pass`.
+    device again. `progress`, `allocate` and `noun` are those of `filled_pass`.
 
     Raises
     ------
@@ -201,6 +206,7 @@ def forward(
                 lambda: precision,
                 progress=progress,
                 allocate=allocate,
+                noun=noun,
             )
     if looks_like_probabilities(found.logits):
         warn_user("the module returns probabilities, not logits; leave out its softmax")

@@ -36,6 +36,7 @@ from memowidgets.models.device import (
 from memowidgets.progress import Progress
 from memowidgets.store import NotThereError, RunDirectory, StoreError, Tensors
 from memowidgets.training.checkpoint import (
+    HELD_OUT,
     KEEP_ALL,
     Allocate,
     Forward,
@@ -497,7 +498,8 @@ class ModelPasses:
         if self.held_out is None or not len(self.held_out):
             return None
         everything = np.arange(len(self.held_out))
-        seen = self.ask(module, self.held_out, everything, progress=progress)
+        options: dict[str, Any] = {"progress": progress, "noun": HELD_OUT}
+        seen = self.ask(module, self.held_out, everything, **options)
         return Unseen(seen, self.held_out.labels)
 
 

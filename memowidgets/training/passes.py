@@ -27,6 +27,7 @@ from memowidgets.models.device import room_for, used_precision
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import (
     LAYER,
+    SAMPLES,
     Allocate,
     Forward,
     arrays_of,
@@ -482,6 +483,8 @@ class Looker:
         Name of the last linear layer, if the layers were chosen automatically.
     held_out : Looker or None
         Passes over samples that the loop does not train on.
+    noun : str
+        What the samples are called in errors.
     """
 
     batches: Batches
@@ -490,6 +493,7 @@ class Looker:
     layers: Layers
     head: str | None
     held_out: Looker | None = None
+    noun: str = SAMPLES
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -544,6 +548,7 @@ class Looker:
                     progress=progress,
                     what="recording a checkpoint",
                     allocate=allocate,
+                    noun=self.noun,
                 )
         changing = {
             name: seen for name, seen in capture.lengths.items() if len(seen) > 1

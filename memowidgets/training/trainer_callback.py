@@ -46,7 +46,6 @@ from memowidgets.training.checkpoint import (
 from memowidgets.training.config import restore_in_main_thread
 from memowidgets.training.draws import Draws
 from memowidgets.training.learner import ModelPasses, Recipe
-from memowidgets.training.lookout import Prediction
 from memowidgets.training.recorder import Weights, in_the_first_process, trained_weights
 from memowidgets.vocabulary import quoted
 
@@ -125,7 +124,7 @@ class MemorizationCallback(TrainerCallback):
     Warns
     -----
     UserWarning
-        About what could not be checked, and if ρ was not reached or was crossed by a jump.
+        About what could not be checked, and if nothing has settled or ρ was crossed by a jump.
 
     Notes
     -----
@@ -219,7 +218,7 @@ class MemorizationCallback(TrainerCallback):
         self._recorder.count(Draws(loader, rows), step, again, per_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Record a checkpoint if one is due, and interrupt at ρ."""
+        """Record a checkpoint if one is due, and interrupt where to look."""
         step = state.global_step
         if self._recorder.is_due(step) and in_the_first_process(
             lambda: self._reaches(kwargs["model"], step), otherwise=False
@@ -228,14 +227,16 @@ class MemorizationCallback(TrainerCallback):
             control.should_save |= str(getattr(args.save_strategy, "value", "")) != "no"
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Record the end if it came unplanned, and warn about ρ."""
+        """Record the end if it came unplanned, and warn of what is unusual about the place."""
         step = state.global_step
         if not state.is_world_process_zero or self.interrupted is not None:
             return
         if not args.load_best_model_at_end:  # else the model has other weights already
             self._recorder.record(kwargs["model"], step, self._progress)
         self._recorder.finish()
-        _warn(self._recorder.prediction(step))
+        chosen = self._recorder.prediction(step)
+        for note in () if chosen is None else chosen.warnings:
+            warn_user(note)
 
     def _reaches(self, model: nn.Module, step: int) -> bool:
         """Record a checkpoint, and return whether to interrupt here."""
@@ -250,18 +251,15 @@ class MemorizationCallback(TrainerCallback):
         from tqdm.auto import tqdm
 
         self.interrupted = record
-        _warn(chosen)
+        for note in chosen.warnings:
+            if note.key != chosen.why:  # which is said below
+                warn_user(note)
         tqdm.write(
             f"memowidgets: interrupted at {record.name} (step {step}) to look at "
             f"{chosen.record.name}: {chosen.reason}. "
             "trainer.train(resume_from_checkpoint=True) continues"
         )
         return True
-
-
-def _warn(chosen: Prediction | None) -> None:
-    for note in chosen.warnings if chosen is not None else ():
-        warn_user(note)
 
 
 class TrainerPasses(ModelPasses):

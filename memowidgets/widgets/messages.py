@@ -274,7 +274,7 @@ class Choice:
     label : str
         Label for the user.
     marked : bool
-        Whether this entry is recommended: the ρ checkpoint, the last layer, PSMI.
+        Whether this entry is recommended: the checkpoint to look at, the last layer, PSMI.
     uses_layer : bool
         Whether a score differs from layer to layer.
     """

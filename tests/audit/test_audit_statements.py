@@ -117,7 +117,7 @@ def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
         page = one.report(tmp_path / f"{name}.html", figures=False)
         rows = json.loads(page.with_suffix(".json").read_text("utf-8"))["checkpoints"]
         assert sum(row["prediction"] for row in rows) == chosen
-        assert page.read_text("utf-8").count("<td>chosen by ρ</td>") == chosen
+        assert page.read_text("utf-8").count("<td>look here</td>") == chosen
 
 
 def test_scores_that_2048_directions_leave_too_inaccurate_are_named():

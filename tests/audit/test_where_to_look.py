@@ -6,7 +6,6 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -160,21 +159,24 @@ def test_label_smoothing_is_interrupted_where_the_drop_levels_off(
     assert (left[: chosen.record.name].iloc[:-1] > 1.1 * at_end).all()
 
 
-def make_table():
+def pictures() -> mw.data.ImageDataset:
+    """Pictures of 2×3 grey pixels; the last ones are to be held out."""
     x, labels = noisy(2 * MEMBERS + ASIDE, 1)
-    data = mw.data.TableDataset.from_frame(
-        pd.DataFrame(x, columns=list("abcdef")).assign(label=labels),
-        label="label",
-    )
-    return data, data.ids[-ASIDE:].tolist()
+    grey = np.clip(x / 10 + 0.5, 0, 1).reshape(len(x), 2, 3)
+    return mw.data.ImageDataset.from_arrays(grey, labels)
 
 
-def make_audit(path, **changes):
-    data, aside = make_table()
-    settings = {"epochs": EPOCHS, "lr": 3e-3, "batch_size": 15, "checkpoint_every": 1}
-    training = mw.TrainingConfig(schedule="constant", **settings | changes)
-    model = mw.models.TorchClassifier(lambda n_classes, n_features: mlp())
-    return mw.Audit(model, data, path, training, held_out=aside)
+def make_module(n_classes: int) -> nn.Sequential:
+    hidden = nn.Linear(WIDTH, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU()
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(48, n_classes))
+
+
+def make_audit(path):
+    data = pictures()
+    settings = {"epochs": EPOCHS, "lr": 4e-3, "batch_size": 15, "checkpoint_every": 1}
+    training = mw.TrainingConfig(schedule="constant", **settings)
+    model = mw.models.TorchClassifier(make_module)
+    return mw.Audit(model, data, path, training, held_out=data.ids[-ASIDE:].tolist())
 
 
 @pytest.fixture(scope="module")
@@ -214,8 +216,13 @@ def test_references_and_forks_start_from_the_place(trained, tmp_path):
     models = audit.evidence.references
     assert models.checkpoints == (told.record.name,)
     assert np.isfinite(audit.score("reference")).all()
-    frame = audit.checkpoints
-    assert frame.index[frame["prediction"]].tolist() == [told.record.name]
+    fork = audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
+    fork.train()
+    steps = [record.step for record in fork.evidence.names.found]
+    assert steps == [record.step for record in audit.evidence.names.found]
+    same = fork.checkpoints["median_loss"] == audit.checkpoints["median_loss"]
+    assert same[: told.record.name].all()
+    assert not same.iloc[-1]  # its optimizer starts anew
 
 
 def test_lost_held_out_losses_are_made_again(trained, tmp_path):
@@ -231,3 +238,27 @@ def test_lost_held_out_losses_are_made_again(trained, tmp_path):
     audit.train()
     assert file.read_bytes() == kept
     assert audit.prediction.record == trained[1].record
+
+
+def test_held_out_samples_without_a_finite_loss_are_named(tmp_path):
+    aside = rows(ASIDE, 2)
+    aside.tensors[0][7] = np.nan
+    with pytest.raises(FloatingPointError, match="1 of 240 held-out samples"):
+        mw.watch(mlp(), rows(MEMBERS, 1), tmp_path / "run", 8, held_out=aside)
+
+
+def test_a_checkpoint_alone_and_classes_that_training_lacks(tmp_path):
+    x, labels = noisy(90, 1)
+    known = labels < 2
+    data = TensorDataset(torch.from_numpy(x[known]), torch.from_numpy(labels[known]))
+    others, of_others = noisy(90, 2)
+    aside = TensorDataset(torch.from_numpy(others), torch.from_numpy(of_others))
+    module, course = mlp(), {"class_names": ["a", "b", "c"], "checkpoint_every": 1}
+    with pytest.warns(UserWarning, match="never occur"):
+        watch = mw.watch(module, data, tmp_path / "run", 1, held_out=aside, **course)
+    with pytest.raises(ValueError, match="no checkpoint after step 0"):
+        watch.audit.prediction  # noqa: B018 - it is computed
+    assert not watch.step()
+    assert watch.audit.prediction.record.name == "epoch-1"
+    kept = watch.audit.run.run.read_tensors("checkpoints/epoch-1/held_out")
+    assert len(kept["losses"]) == (of_others < 2).sum()

@@ -107,7 +107,7 @@ def test_each_checkpoint_has_its_panel(audit, figures):
     )["auc"]
     panels = {u.title: u.data for u in marks(figures["roc_by_checkpoint"], "text")}
     assert len(panels) == len(audit.checkpoints) - 1
-    chosen = f"epoch {audit.prediction.record.epoch:g}, predict here"
+    chosen = f"epoch {audit.prediction.record.epoch:g}, look here"
     assert [name for name in panels if "predict" in name] == [chosen]
     for title, texts in panels.items():
         epoch = float(re.match(r"epoch ([\d.]+)", title)[1])
@@ -200,7 +200,7 @@ def test_histograms_count_every_member(audit, figures):
     panels = [
         u for u in marks(figures["lira_over_training"], "rect") if "kind" in u.data
     ]
-    assert [u.title["text"] for u in panels] == ["epoch 3.5, predict here", "epoch 6"]
+    assert [u.title["text"] for u in panels] == ["epoch 3.5, look here", "epoch 6"]
     for unit, checkpoint in zip(panels, ("prediction", "final"), strict=True):
         values = audit.log_lira(checkpoint).to_numpy()
         for row in unit.data.itertuples():

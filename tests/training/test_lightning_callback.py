@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 import memowidgets as mw
 from tests.audit.test_watching import BATCH, STEPS, N, mlp, samples
+from tests.audit.test_where_to_look import rows as noisy_rows
 
 BESIDE = (
     "logger",
@@ -102,6 +103,19 @@ def test_the_trainer_stops_at_rho_when_asked(stop, data, tmp_path):
     assert trainer.global_step == (at if stop else 7 * STEPS)
     assert watch.audit.checkpoints["step"].iloc[-1] == trainer.global_step
     assert len(watch.audit.score("psmi")) == N
+
+
+def test_the_trainer_stops_where_held_out_loss_has_turned(tmp_path):
+    members, aside = (noisy_rows(n, seed) for n, seed in ((N, 1), (200, 2)))
+    module = new_module()
+    course = {"checkpoint_every": 1, "stop_at_drop": 0.999, "held_out": aside}
+    watch = mw.watch(module, members, tmp_path / "run", STEPS, **course)
+    callback = mw.training.LightningCallback(watch)
+    trainer = fitted(module, members, tmp_path, callback, epochs=60)
+    chosen = watch.audit.prediction
+    assert chosen.why == "turn"
+    assert chosen.record.epoch < chosen.until.epoch < 60
+    assert trainer.global_step == chosen.until.step
 
 
 @pytest.mark.parametrize(

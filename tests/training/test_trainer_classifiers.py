@@ -102,6 +102,35 @@ def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(
         np.testing.assert_allclose(made["logits"][i], logits, atol=1e-5)
 
 
+def test_label_smoothing_is_interrupted_where_the_drop_levels_off(
+    data, tokenizer, tmp_path, capsys
+):
+    words = [
+        f"{text} {'abc'[label]}"
+        for text, label in zip(data.texts, data.labels, strict=True)
+    ]
+    plain = mw.data.TextDataset.from_texts(words, data.labels, data.class_names)
+    known = tokenizer_of_words(plain.texts)
+    model = tiny("bert", len(known)).train()
+    audit = make_audit(model, known, plain, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit)
+    course = {
+        "num_train_epochs": 60,
+        "label_smoothing_factor": 0.2,
+        "learning_rate": 1e-2,
+    }
+    rows = script_rows(plain, known, "labels")
+    trainer(model, rows, known, tmp_path / "out", callback, **course).train()
+    chosen = audit.prediction
+    assert chosen.why == "level"
+    assert chosen.until == callback.interrupted
+    assert chosen.record.step < callback.interrupted.step
+    said = capsys.readouterr().out
+    assert f"interrupted at {callback.interrupted.name}" in said
+    assert f"look at {chosen.record.name}: " in said
+    assert "label smoothing" in said
+
+
 # Rows and labels
 
 

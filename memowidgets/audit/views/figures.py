@@ -152,7 +152,7 @@ class _Desk:
         epoch = self._epochs[name]
         label = name if math.isnan(epoch) else f"epoch {epoch:g}"
         chosen = len(self._epochs) > 1 and self.checkpoints["prediction"][name]
-        return f"{label}, predict here" if chosen else label
+        return f"{label}, look here" if chosen else label
 
     def said(self) -> list[str]:
         """Each different reason once, with all checkpoints that it holds for."""

@@ -352,7 +352,7 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
         "label noise": noise and f"{percent(noise)} of the pool's labels",
         "recorded from": evidence.recorded_from,
         "checkpoints": str(n_checkpoints),
-        "prediction": chosen and f"{chosen.record.name}, drop {percent(chosen.drop)}",
+        "prediction": chosen and f"{chosen.record.name}: {chosen.reason}",
         "reference models": str(len(evidence.references.indices)),
         "shadow models": str(evidence.n_shadows),
         "ground truth": evidence.truth_in_words if evidence.has_ground_truth else None,

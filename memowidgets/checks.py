@@ -447,17 +447,21 @@ def check_same_order(**given: Any) -> None:
         renames = first == "the values of ids"
         if some == others or (renames and is_default):
             continue
-        as_they_are = f"{name}.to_numpy()" if hasattr(given[name], "loc") else "arrays"
+        has_loc = hasattr(given[name], "loc")
+        kept = f"{name}.to_numpy()" if has_loc else "arrays"
         if sorted(some) == sorted(others):
-            order = first if given.get(first, ours) is ours else f"{first}.index"
+            own = "ids" if renames else first
+            if not renames and given[first] is not ours:
+                own = f"{first}.index"
+            sorted_rows = f"{name}.loc[{own}], or " if has_loc else ""
             raise ValueError(
-                f"{name} has the rows of {first} in another order: pass "
-                f"{name}.loc[{order}], or {as_they_are} if they belong together"
+                f"{name} has the rows of {first} in another order: pass {sorted_rows}{kept} if "
+                "they belong together"
             )
         if not renames and not is_default:
             raise ValueError(
                 f"{name} has other rows than {first}, such as {quoted(others[0])} for "
-                f"{quoted(some[0])}: pass {as_they_are} if they belong together"
+                f"{quoted(some[0])}: pass {kept} if they belong together"
             )
 
 

@@ -274,6 +274,7 @@ INSIDE = GAPS.sample(frac=1, axis=1, random_state=0) > 0
         lambda: mw.widgets.SampleInspector(
             ROWS, pd.Series(X[:, 0], ROWS), SHUFFLED > 0
         ),
+        lambda: mw.widgets.SampleInspector(pd.Series(ROWS, ROWS), SHUFFLED),
     ],
 )
 def test_names_of_rows_in_another_order_are_refused(call):

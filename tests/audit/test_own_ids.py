@@ -11,6 +11,7 @@ from torch import nn
 
 import memowidgets as mw
 from memowidgets.checks import id_text
+from memowidgets.training.design import draw_design
 
 N = 60
 RNG = np.random.default_rng(5)
@@ -134,15 +135,17 @@ def test_a_run_takes_and_gives_the_ids_of_a_frame(tmp_path):
     model = mw.models.TorchClassifier(network, version="1")
     training = mw.TrainingConfig(epochs=1, precision="float32")
     run = {"training": training, "device": "cpu"}
-    for members in (index[:40], index[:40].to_numpy(), [*map(id_text, index[:40])]):
-        folder = tmp_path / type(members).__name__
-        audit = mw.Audit(
-            model, data, folder, members=members, held_out=index[40:50], **run
-        )
-        assert set(audit.members) == set(index[:40].to_numpy())
+    for members in (index[:40].to_numpy(), [*map(id_text, index[:40])]):
+        design = draw_design(data, members, index[40:50], 0)
+        assert data.index[design.members].equals(index[:40])
     wrong = pd.Series(np.arange(N) < 40, index).sample(frac=1, random_state=0)
     with pytest.raises(ValueError, match=r"members\.loc\[data\.index\]"):
-        mw.Audit(model, data, tmp_path / "wrong", members=wrong, **run)
+        draw_design(data, wrong, None, 0)
+    folder = tmp_path / "run"
+    audit = mw.Audit(
+        model, data, folder, members=index[:40], held_out=index[40:50], **run
+    )
+    assert set(audit.members) == set(index[:40].to_numpy())
     audit.train()
     flagged = audit.score("loss").nsmallest(8).index
     audit.decision_log.decide(flagged, "remove")

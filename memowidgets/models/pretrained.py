@@ -342,6 +342,8 @@ class Given:
 
     Raises
     ------
+    TypeError
+        If the model cannot be copied.
     ValueError
         If weights are quantised, offloaded, or spread over devices, or an adapter adds tokens.
     """
@@ -372,7 +374,7 @@ class Given:
             id(p): _parameter(p.detach().new_empty(0), p) for p in model.parameters()
         }
         buffers = {id(b): copied(b) for b in model.buffers()}
-        self._model = copy.deepcopy(model, {**bare, **buffers})
+        self._model = _copied(model, {**bare, **buffers})
         self.config = cast("Any", self._model.config)
         self.config.return_dict = True  # answers are read by name
 
@@ -390,6 +392,17 @@ class Given:
     def parts(self) -> Iterator[nn.Module]:
         """Return the parts of the model."""
         return self._model.modules()
+
+
+def _copied(model: nn.Module, known: dict[int, Any]) -> nn.Module:
+    """Return a copy of a model, with what is known in place of its tensors."""
+    try:
+        return copy.deepcopy(model, known)
+    except (TypeError, RuntimeError) as error:
+        raise TypeError(
+            f"{type(model).__name__} cannot be copied ({first_line(error)}), and an audit trains "
+            "copies of it. Take off what holds that, such as a lock or an open file"
+        ) from error
 
 
 class Base:

@@ -113,10 +113,20 @@ def test_a_model_trains_in_a_worker_however_its_owner_left_it(how, tmp_path, wor
 
 def test_what_cannot_travel_or_be_trained_is_named(tmp_path, worker):
     model, reader, data = classifier("Bert", **SIZE)
-    model.bert.held = threading.Lock()
+    lock = threading.Lock()
+
+    def hook(*_given):
+        with lock:
+            pass
+
+    model.bert.register_forward_hook(hook)
     held = mw.models.SequenceClassifier.from_model(model, reader)
     with pytest.raises(TypeError, match=r"lock.*executor=ThreadPoolExecutor"):
         train_all(Brought(lambda _: (held, data)), tmp_path / "held", executor=worker)
+    model.bert.held = lock
+    with pytest.raises(TypeError, match=r"BertForSequenceClassification.*lock"):
+        mw.models.SequenceClassifier.from_model(model, reader)
+    del model.bert.held
     frozen = mw.models.SequenceClassifier.from_model(
         model.requires_grad_(requires_grad=False), reader
     )

@@ -30,7 +30,7 @@ from tests.training.test_trainer_classifiers import make_audit, script_rows
 N = 30
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:.*{said}:UserWarning")
-    for said in ("has not learned its task", "no checkpoint reached a drop")
+    for said in ("has not learned its task", "nothing has settled yet")
 ]
 ROWS = TensorDataset(torch.arange(N))
 
@@ -204,7 +204,7 @@ def test_in_the_first_epoch_only_whole_classes_are_left_out(record, data, monkey
     assert again.evidence.undrawn.tolist() == np.flatnonzero(data.labels == 2).tolist()
 
 
-@pytest.mark.parametrize("stopped_at", [6, 8, 9])
+@pytest.mark.parametrize("stopped_at", [6, 8])
 def test_a_training_that_goes_on_counts_on(stopped_at, record, tmp_path):
     """From a checkpoint of the audit, and from between two of them."""
     steps = {"num_train_epochs": 3, "save_strategy": "steps", "save_steps": stopped_at}

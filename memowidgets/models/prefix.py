@@ -138,8 +138,8 @@ class Prefix:
         whole = self._ask(model, batch)
         lower = list(blocks)[:first]
         try:
-            states, n_more = run_up_to(model, first, batch, self._ask)
-            without_prefix(model, first, n_more).states = states.to(torch.bfloat16)
+            states, n_values = run_up_to(model, first, batch, self._ask)
+            without_prefix(model, first, n_values).states = states.to(torch.bfloat16)
             upper = self._ask(model, batch)
         except (AttributeError, LookupError, RuntimeError, TypeError) as error:
             if is_out_of_memory(error) or not answers(next(model.parameters()).device):
@@ -165,9 +165,9 @@ class Skipped(nn.Module):
     The last of them returns the kept output of the blocks in place of its input.
     """
 
-    def __init__(self, block: nn.Module, n_more: int) -> None:
+    def __init__(self, block: nn.Module, n_values: int) -> None:
         super().__init__()
-        self._n_more = n_more
+        self._n_values = n_values
         self.states: Tensor | None = None
         for name, value in vars(
             block
@@ -180,23 +180,23 @@ class Skipped(nn.Module):
                 setattr(self, name, value)
 
     def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
-        """Return the hidden state, with as many values beside it as the block returns."""
+        """Return the hidden state, in a tuple of as many values as the block returns."""
         if self.states is not None:
             hidden_states = self.states.to(hidden_states.dtype)
-        return (
-            (hidden_states, *[None] * self._n_more) if self._n_more else hidden_states
-        )
+        if self._n_values:
+            return (hidden_states, *[None] * (self._n_values - 1))
+        return hidden_states
 
 
-def without_prefix(model: nn.Module, first: int, n_more: int = 0) -> Skipped:
+def without_prefix(model: nn.Module, first: int, n_values: int = 0) -> Skipped:
     """Remove the blocks below `first`, and return the place where their kept output enters.
 
-    Every other module keeps its name. `n_more` is the number of values that a block returns in a
-    tuple after its hidden state; 0 if it returns only the hidden state.
+    Every other module keeps its name. `n_values` is the number of values in the tuple that a block
+    returns; 0 if it returns the hidden state without one.
     """
     _, blocks = blocks_of(model)
     for i in range(first):
-        blocks[i] = Skipped(blocks[i], n_more)
+        blocks[i] = Skipped(blocks[i], n_values)
     return cast("Skipped", blocks[first - 1])
 
 
@@ -209,13 +209,13 @@ def run_up_to(
 ) -> tuple[Tensor, int]:
     """Return what the block below `first` returns, without running the blocks above.
 
-    That is its hidden state, and the number of values beside it.
+    That is its hidden state, and the number of values in the tuple that has it, 0 without one.
     """
     seen: list[tuple[Tensor, int]] = []
 
     def keep(_block: nn.Module, _inputs: Any, output: Any) -> None:
-        found = output if isinstance(output, tuple) else (output,)
-        seen.append((found[0], len(found) - 1))
+        is_tuple = isinstance(output, tuple)  # maybe of one
+        seen.append((output[0], len(output)) if is_tuple else (output, 0))
         raise _Reached
 
     hook = blocks_of(model)[1][first - 1].register_forward_hook(keep)

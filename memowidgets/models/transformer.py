@@ -510,8 +510,8 @@ class TokenModel(TransformerModel):
             )
             batch = {"input_ids": one, "attention_mask": one, "position_ids": one - 1}
             with restore_modes(model), torch.no_grad():
-                _, n_more = run_up_to(model.eval(), self._first, batch, self._ask)
-            without_prefix(model, self._first, n_more)
+                _, n_values = run_up_to(model.eval(), self._first, batch, self._ask)
+            without_prefix(model, self._first, n_values)
         return model
 
     def _look_at(self, model: nn.Module) -> None:

@@ -91,6 +91,7 @@ def test_the_loop_with_a_forward_watches_texts():
     assert names["watch"].audit.layers[-1] == "score.input"
 
 
+@pytest.mark.filterwarnings("ignore:PSMI's τ = 0 may be strict:UserWarning")
 def test_arrays_of_scikit_learn_find_the_wrong_labels():
     """Texts on six wards, some with a wrong one."""
     n, wrong = 240, 12

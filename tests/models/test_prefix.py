@@ -139,3 +139,42 @@ def test_one_process_computes_the_output_and_the_others_wait_for_it(
         one, other = (feeder.result()(np.arange(4))["states"] for feeder in feeders)
     assert len(begun) == 1
     assert torch.equal(one, other)
+
+
+class InATuple(torch.nn.Module):
+    """A block that returns a tuple, as many do in the first release of transformers 5."""
+
+    def __init__(self, block, *others):
+        super().__init__()
+        self.block, self.others = block, others
+
+    def forward(self, *inputs, **named):
+        return (self.block(*inputs, **named), *self.others)
+
+
+@pytest.mark.parametrize("others", [(), (None,), None])
+def test_a_block_that_is_left_out_returns_what_the_block_does(others):
+    state = torch.ones(1, 2, 3)
+    block = torch.nn.Identity()
+    if others is not None:
+        block = InATuple(block, *others)
+    model = LlamaOf([block, torch.nn.Identity()])
+    _, n_values = prefix.run_up_to(model, 1, {"x": state}, lambda m, of: m(**of))
+    skipped = prefix.without_prefix(model, 1, n_values)
+    found, expected = skipped(state), block(state)
+    assert type(found) is type(expected)
+    assert len(found) == len(expected)
+    assert found[0].equal(expected[0])
+
+
+class LlamaOf(torch.nn.Module):
+    """Blocks in the place where a model of transformers has them."""
+
+    def __init__(self, blocks):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(blocks)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x

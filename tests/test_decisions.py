@@ -149,6 +149,22 @@ def test_a_line_that_was_changed_is_named_unless_its_check_is_emptied(run):
 # Deciding
 
 
+def test_a_note_keeps_what_another_writer_has_decided_meanwhile(run):
+    first, second = DecisionLog(run), DecisionLog(run)
+    first.decide(["a"], "keep")
+    second.decide(["a"], "remove")
+    first.decide(["a"], note="names a patient")
+    assert DecisionLog(run)["a"] == Decision("remove", "names a patient")
+
+
+def test_half_characters_in_a_note_are_replaced_and_the_note_is_stored(run):
+    log = DecisionLog(run)
+    log.decide(["a"], "keep", note="\ud800 a\udfff b\ud83d \U0001f600")
+    assert log.problem == ""
+    kept = "\ufffd a\ufffd b\ufffd \U0001f600"
+    assert DecisionLog(run)["a"].note == log["a"].note == kept
+
+
 def test_many_threads_at_once_lose_nothing(run):
     logs = [DecisionLog(run) for _ in range(4)]
 

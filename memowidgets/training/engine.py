@@ -714,7 +714,14 @@ class ShadowSet:
         StoreError
             If it is missing, broken, or of another configuration or precision.
         """
-        path, file = self.path_of(index), self._run.read_tensors(self._name(index))
+        file = self._run.read_tensors(self._name(index))
+        if wrong := self._why_foreign(index, file.metadata):
+            again = f"move it away, or delete it and call {self._kind.call} again"
+            raise ForeignError(f"{self.path_of(index)} {wrong}", again)
+        return file
+
+    def _why_foreign(self, index: int, metadata: Mapping[str, str]) -> str:
+        """Return why a model is not the one of this index in this set; empty if it is."""
         of_config = "model, data or configuration"
         for what, value, said in (
             ("config", self._config, f"was trained with another {of_config}: {{}}"),
@@ -722,11 +729,10 @@ class ShadowSet:
             ("design", self.key, "has the design {}, not {}"),
             ("index", str(index), "has the index {}, not {}"),
         ):
-            found = file.metadata.get(what)
+            found = metadata.get(what)
             if value and found != value:
-                again = f"move it away, or delete it and call {self._kind.call} again"
-                raise ForeignError(f"{path} {said.format(found, value)}", again)
-        return file
+                return said.format(found, value)
+        return ""
 
     def path_of(self, index: int | np.integer[Any]) -> Path:
         """Return the path of the file of one shadow model."""
@@ -835,7 +841,18 @@ class ShadowSet:
     def write(
         self, index: int, arrays: dict[str, NDArray[Any]], metadata: dict[str, str]
     ) -> None:
-        """Write a shadow model that a worker returned."""
+        """Write a shadow model that a worker returned.
+
+        Raises
+        ------
+        StoreError
+            If it is not the one of this index.
+        """
+        if wrong := self._why_foreign(index, metadata):
+            raise StoreError(
+                f"the executor returned a {self._kind.noun} for {self.path_of(index)} that "
+                f"{wrong}. It is not written: each future must have its own order's result"
+            )
         self._run.write_tensors(self._name(index), arrays, metadata)
 
     @property

@@ -88,6 +88,17 @@ def test_a_run_directory_of_another_run_is_refused_with_the_difference(
         conftest.small_audit(tmp_path, **changes)
 
 
+def test_other_held_out_samples_with_equal_labels_are_another_run(tmp_path):
+    aside = mw.data.load_digits().take(range(500, 550))
+    turned = mw.data.ImageDataset.from_arrays(
+        np.flip(aside.images, axis=2), aside.labels, aside.class_names, ids=aside.ids
+    )
+    conftest.small_audit(tmp_path, held_out=aside)
+    conftest.small_audit(tmp_path, held_out=aside)
+    with pytest.raises(ValueError, match=r"other held_out \("):
+        conftest.small_audit(tmp_path, held_out=turned)
+
+
 def test_a_seed_is_named_before_what_a_module_of_the_users_draws_under_it(tmp_path):
     model = mw.models.TorchClassifier(
         lambda n: nn.Sequential(nn.Flatten(), nn.LazyLinear(4), nn.Linear(4, n))

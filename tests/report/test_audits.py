@@ -14,6 +14,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.report import schema
 from tests.report.test_files import payload
+from tests.training.small import Inline
 
 
 def reported(audit, path, **options):
@@ -87,6 +88,15 @@ def test_an_audit_that_is_not_trained(small, tmp_path):
     assert "explorer" not in head
     for what in ("scores", "checkpoints", "ground truth"):
         assert any(name.startswith(what) for name in found["missing"])
+
+
+def test_a_note_that_names_a_file_gives_the_runs_folder_not_away(small, tmp_path):
+    small.train()
+    small.run_shadows(4, Inline())
+    (Path(small.path) / "shadows/0002.safetensors").unlink()
+    with pytest.warns(UserWarning, match=re.escape(small.path)):
+        found, *_ = reported(small, tmp_path / "a.html", figures=False)
+    assert any("0002.safetensors" in said for said in found["warnings"])
 
 
 def test_a_practitioners_audit_has_no_rates(small, tmp_path):

@@ -15,6 +15,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from memowidgets.decisions import Decision
 from memowidgets.report import schema, write
 from memowidgets.report.page import wire
 from memowidgets.report.words import headline, lead, limits, sure
@@ -50,6 +51,17 @@ def test_the_json_keeps_to_its_schema_and_the_page_says_its_limits(make, tmp_pat
         assert not check.is_valid(found | wrong)
     for text in (headline(content), *limits(content)):
         assert text in html.unescape(page)
+
+
+def test_page_one_counts_the_flagged_samples_that_nobody_decided_on(tmp_path):
+    scored = plain().scored
+    flagged = int((scored.scores <= 0).sum())
+    first, *_, last = (f"id-{row:05d}" for row in np.argsort(scored.scores))
+    content = plain(decisions={first: Decision("remove"), last: Decision("keep")})
+    page = write(content, tmp_path / "a.html").read_text("utf-8")
+    (table,) = re.findall(r"What was decided</h2><table>(.*?)</table>", page)
+    rows = re.findall(r"<th scope='row'>(\w+)</th><td>(\d+)</td>", table)
+    assert dict(rows) == {"removed": "1", "kept": "1", "open": str(flagged - 1)}
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,14 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
+from memowidgets.files import digest_of_arrays
 from memowidgets.models import ConvNet
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training import engine
+from memowidgets.training.design import ShadowDesign
 from memowidgets.training.engine import JobFile, ShadowJob, ShadowSet
+from memowidgets.training.learner import Learner
 from tests.accelerator import recipes
 from tests.audit.test_run_killed import forked
 from tests.training.small import Dying, Inline, assert_same, tiny_audit, trained
@@ -259,6 +262,50 @@ def test_a_worker_with_other_code_is_named_and_refused(audit):
     ):
         audit.run_shadows(3, Outdated())
     assert audit.n_shadows == 1
+
+
+class Mixed(Inline):
+    """Gives each order the result of another one."""
+
+    def work(self, fn, index, *order):
+        return fn(1 - index, *order)
+
+
+def test_a_model_of_another_order_is_not_written(audit):
+    with pytest.raises(StoreError, match=r"0000\.safetensors .*index 1, not 0"):
+        audit.run_shadows(2, Mixed())
+    assert audit.n_shadows == 0
+
+
+def test_two_files_that_are_swapped_are_named(audit):
+    audit.run_shadows(2, Inline())
+    one, other = (audit.run.shadows.path_of(index) for index in range(2))
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(kept)
+    with pytest.raises(StoreError, match=r"0000\.safetensors .*index 1, not 0"):
+        audit.log_lira()
+
+
+def test_each_shadow_model_begins_with_weights_of_its_own(audit, monkeypatch):
+    begun = []
+
+    class Noting(Learner):
+        def __init__(self, *given):
+            super().__init__(*given)
+            begun.append(digest_of_arrays(self.weights()))
+
+    monkeypatch.setattr(engine, "Learner", Noting)
+    audit.run_shadows(3, Inline())
+    target = audit.run.run.read_tensors("checkpoints/epoch-0/weights")
+    assert len({*begun, digest_of_arrays(target)}) == 4
+
+
+def test_a_small_model_is_never_asked_before_its_first_step(audit):
+    plan = ShadowDesign.of(audit.run.design, "halves", audit.data, None)
+    job = audit.run.job({"epoch-0": 0, "early": 1, "epoch-1": 4}, plan)
+    assert len(audit.members) > 3 * job.recipe.settings.batch_size
+    assert engine.own_steps(job, 10) == [("epoch-0", 0), ("early", 1), ("epoch-1", 1)]
 
 
 # Disks, and other processes

@@ -82,6 +82,29 @@ def test_a_context_of_the_caller_changes_no_number(around):
         np.testing.assert_array_equal(found[key], values)
 
 
+def test_accumulated_batches_give_the_step_of_one_batch_of_all_their_samples():
+    """The last step of an epoch has a smaller batch, too."""
+    data = mw.data.load_digits().take(range(35))
+    settings = {"epochs": 3, "optimizer": "sgd", "lr": 0.1}
+    whole, parts = (
+        learner_of(
+            mw.models.TorchClassifier(flat),
+            data,
+            batch_size=20 // accumulate,
+            accumulate=accumulate,
+            **settings,
+        )
+        for accumulate in (1, 2)
+    )
+    before = whole.weights()
+    for one in (whole, parts):
+        one.advance(6, Progress(), "training")
+    wanted, found = whole.weights(), parts.weights()
+    for key, values in wanted.items():
+        np.testing.assert_allclose(found[key], values, atol=1e-6)
+        assert np.abs(values - before[key]).max() > 1e-3
+
+
 # The order of an epoch in which texts of similar length are in the same batch
 
 

@@ -6,6 +6,7 @@ import gc
 import threading
 import tracemalloc
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -236,6 +237,23 @@ def test_reruns_leave_nothing_behind():
         w for w in _instances.values() if type(w).__module__.startswith("memowidgets")
     ]
     assert not [ref for ref in gone if ref() is not None]
+
+
+def test_a_cells_second_run_closes_the_dashboard_of_its_first(monkeypatch):
+    parent = {}
+    shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda: parent))
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+
+    def run(cell, message):
+        parent.update(metadata={"cellId": cell}, header={"msg_id": message})
+        return Dashboard(FakeSource(n=50))
+
+    first, other, beside = run("a", "1"), run("b", "2"), run("b", "2")
+    second = run("a", "3")
+    made = [first, other, beside, second]
+    assert [one.comm is None for one in made] == [True, False, False, False]
+    for one in made:
+        one.close()
 
 
 def test_a_closed_dashboard_that_a_notebook_remembers_holds_no_arrays():

@@ -9,27 +9,32 @@ hold the true value, with the mean width beside it. All seeds are fixed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from scipy.stats import norm
 
 from benchmarks.measure import Namespace, Row
-from memowidgets.evaluation import compare, roc
-from memowidgets.evaluation.intervals import true_area
+from memowidgets.evaluation import Evaluation, compare, roc
+from memowidgets.evaluation.curve import Truly
+from memowidgets.evaluation.intervals import bias_of
 from memowidgets.memorization import log_lira, probability_memorized
+from memowidgets.memorization.posterior import redrawn_truths
 
 Floats = NDArray[np.float64]
 Drawn = tuple[Floats, Floats, NDArray[np.bool_]]
 POSITIVES, OTHERS, STUDIES = (5, 15, 35, 300), 400, 100
 TARGETS, POOLS = (2, 3, 5, 8), 20
 SHADOWS, WORLDS = (4, 8, 16, 32), 3
-# shadow models behind labels, samples, studies
-LABELLED, POOL, AUDITS = (
-    (8, 16, 32, 64),
-    1000,
-    40,
+# shadow models behind labels, and behind those of two scores
+LABELLED, LABELLED_TWICE = (8, 16, 32, 64), (4, 8, 16, 32, 64)
+# samples, and studies of so many
+POOL, MANY, AUDITS, LARGE_AUDITS = 1000, 6000, 24, 12
+FIRST_STUDY = (
+    70_000  # its seed; those below were looked at while the intervals were made
 )
 _SAME = 0.9  # correlation of the noise of two scores
 _FAR = 6.0  # of an obvious positive, and of a hidden one on the other side
@@ -39,8 +44,10 @@ def rows(_: Namespace) -> list[Row]:
     """Print the tables; nothing of them is in the table of performance."""
     print("### One AUC and a difference of two\n")
     print(_markdown(["AUCs and positives", *map(str, POSITIVES)], _areas()))
-    print("\n### Labels from few shadow models\n")
-    print(_markdown(["gaps", *map(str, LABELLED)], _labelled()))
+    print("\n### The AUC of one score for the true labels\n")
+    print(_markdown(["gaps, true AUC, samples", *map(str, LABELLED)], _labelled()))
+    print("\n### The difference of two scores for the true labels\n")
+    print(_markdown(["gaps", *map(str, LABELLED_TWICE)], _labelled_twice()))
     print("\n### Pooled targets\n")
     print(_markdown(["number, models differ", *map(str, TARGETS)], _pooled()))
     print("\n### Standard errors of log-LiRA, true log-LiRA above 1\n")
@@ -123,13 +130,35 @@ NOISE: dict[str, Any] = {
 }
 
 
-def simulated(m: int, seed: int, n: int, noise: str) -> tuple[Any, ...]:
+# deviation of the noise of a score, which decides its AUC
+SIGHT = {".94": 0.75, ".998": 0.33}
+
+
+def simulated(
+    m: int, seed: int, n: int, noise: str, sight: float = 0.75
+) -> tuple[Any, ...]:
     """Return gaps, members, target, log-LiRA by the true moments, and a score of it."""
     rng, drawn = np.random.default_rng(seed), NOISE[noise]
     mean, outside = rng.normal(2, 1.5, n), np.exp(rng.normal(0, 0.35, n))
     inside = outside * np.exp(rng.normal(-0.1, 0.15, n))
     rare = rng.random(n) < 0.03
     shift = outside * np.where(rare, rng.gamma(6, 0.55, n), rng.gamma(1.2, 0.25, n))
+    found = trained(rng, m, drawn, mean, outside, inside, shift)
+    score = sight * rng.normal(size=n) - 1.5 * np.arctan(found[-1] / 3)
+    return *found, score
+
+
+def trained(
+    rng: np.random.Generator,
+    m: int,
+    drawn: Any,
+    mean: Floats,
+    outside: Floats,
+    inside: Floats,
+    shift: Floats,
+) -> tuple[Any, ...]:
+    """Return gaps and members of m shadow models, target, and log-LiRA by the true moments."""
+    n = len(mean)
     members = rng.random((m, n)) < 0.5
     deviates = drawn(rng, size=(m, n))
     gaps = mean + np.where(members, shift + inside * deviates, outside * deviates)
@@ -137,47 +166,106 @@ def simulated(m: int, seed: int, n: int, noise: str) -> tuple[Any, ...]:
     true = norm.logpdf(target, mean + shift, inside) - norm.logpdf(
         target, mean, outside
     )
-    score = 0.75 * rng.normal(size=n) - 1.5 * np.arctan(true / 3)
-    return gaps, members, target, true, score
+    return gaps, members, target, true
+
+
+def hard_and_easy(m: int, seed: int, n: int, noise: str) -> tuple[Any, ...]:
+    """Return the same of samples that differ in hardness, and two scores of them.
+
+    Hard samples vary more and are memorised more often. The first score sees the effect of the
+    training, the second the hardness alone.
+    """
+    rng, drawn = np.random.default_rng(seed), NOISE[noise]
+    hardness = rng.normal(size=n)
+    outside = np.exp(0.35 * hardness + rng.normal(0, 0.15, n))
+    inside = outside * np.exp(rng.normal(-0.1, 0.15, n))
+    rare = rng.random(n) < expit(1.3 * hardness - 4.3)
+    shift = outside * np.where(rare, rng.gamma(6, 0.55, n), rng.gamma(1.2, 0.25, n))
+    mean = 2 - 1.5 * hardness
+    found = trained(rng, m, drawn, mean, outside, inside, shift)
+    effect = 1.3 * rng.normal(size=n) - 1.5 * np.arctan(found[-1] / 3)
+    return *found, effect, 0.4 * rng.normal(size=n) - hardness
+
+
+def observed(
+    gaps: Floats, members: Any, target: Floats, true: Floats, *scores: Floats
+) -> tuple[Any, ...]:
+    """Return log-LiRA with errors, what is truly memorised, and the scores, where all are known."""
+    values, errors = log_lira(gaps, members, target, "shrunk", return_std=True)
+    known = ~np.isnan(values + errors)
+    of_each = values, errors, true >= 4, *scores
+    return tuple(each[known] for each in of_each)
 
 
 def pool(m: int, seed: int, n: int = 1500, noise: str = "Gaussian") -> tuple[Any, ...]:
     """Return observed log-LiRA with errors, what is truly memorised, and a score."""
-    gaps, members, target, true, score = simulated(m, seed, n, noise)
-    values, errors = log_lira(gaps, members, target, "shrunk", return_std=True)
-    known = ~np.isnan(values + errors)
-    return values[known], errors[known], true[known] >= 4, score[known]
+    return observed(*simulated(m, seed, n, noise))
+
+
+def evaluated(values: Floats, errors: Floats, score: Floats, m: int) -> Evaluation:
+    """Compare a score with labels from m shadow models, as an audit does."""
+    counted = values >= 4
+    expected = float(probability_memorized(values, errors)[counted].sum())
+    asked = values, errors, 4.0, score
+    bias = bias_of(score, redrawn_truths(*asked))
+    known = Truly(expected, m, probability_memorized(*asked), bias)
+    return roc(score, counted).with_truly(known)
 
 
 def _labelled() -> list[list[str]]:
     table = []
+    for n, noise, auc in product((POOL, MANY), NOISE, SIGHT):
+        *_, true, score = simulated(1, 99, 400_000, noise, SIGHT[auc])
+        area, found = roc(score, true >= 4).auc, {}
+        for m, seed in product(LABELLED, range(AUDITS if n == POOL else LARGE_AUDITS)):
+            made = simulated(m, FIRST_STUDY + 1000 * m + seed, n, noise, SIGHT[auc])
+            values, errors, truth, score = observed(*made)
+            one = evaluated(values, errors, score, m)
+            found.setdefault(m, []).append((one, int((truth & one.memorized).sum())))
+        head = f"{noise}, {auc}, {n}"
+        of = {m: [one for one, _ in found[m]] for m in LABELLED}
+        for name, interval in (
+            ("given these labels", lambda one: one.auc_interval),
+            ("for the true labels", lambda one: one.true_auc_interval),
+            ("without the bias", lambda one: one.true_area.unbiased_interval),
+        ):
+            cells = [_covered([interval(one) for one in of[m]], area) for m in LABELLED]
+            table.append([f"{head}: {name}", *cells])
+        counts = [
+            [(one.n_memorized, one.n_truly, truly) for one, truly in found[m]]
+            for m in LABELLED
+        ]
+        cells = ["{:.1f}, {:.1f}, {:.1f}".format(*np.mean(of, axis=0)) for of in counts]
+        table.append([f"{head}: memorised, said to be truly, truly", *cells])
+    return table
+
+
+def _labelled_twice() -> list[list[str]]:
+    table = []
     for noise in NOISE:
-        *_, true, score = simulated(1, 99, 400_000, noise)
-        auc, rows = (
-            roc(score, true >= 4).auc,
-            {"given": [], "true": [], "memorised": []},
-        )
-        for m in LABELLED:
-            given, uncertain, counts = [], [], []
+        *_, true, a, b = hard_and_easy(1, 99, 400_000, noise)
+        difference = roc(a, true >= 4).auc - roc(b, true >= 4).auc
+        given, both, wrong = [], [], []
+        for m in LABELLED_TWICE:
+            found = []
             for seed in range(AUDITS):
-                values, errors, truth, score = pool(m, 1000 * m + seed, POOL, noise)
-                counted, said = values >= 4, probability_memorized(values, errors)
-                counts.append(
-                    (counted.sum(), said[counted].sum(), (truth & counted).sum())
+                made = hard_and_easy(m, FIRST_STUDY + 1000 * m + seed, POOL, noise)
+                values, errors, _, *scores = observed(*made)
+                found.append(
+                    compare(*(evaluated(values, errors, each, m) for each in scores))
                 )
-                given.append(roc(score, counted).auc_interval)
-                probability = probability_memorized(values, errors, 4, score)
-                uncertain.append(true_area(score, probability)[1])
-            rows["given"].append(_covered(given, auc))
-            rows["true"].append(_covered(uncertain, auc))
-            rows["memorised"].append(
-                "{:.1f}, {:.1f}, {:.1f}".format(*np.mean(counts, axis=0))
+            intervals = (
+                [one.interval for one in found],
+                [one.true_interval for one in found],
             )
-        table.append([f"{noise}, given these labels", *rows["given"]])
-        table.append([f"{noise}, for the true labels", *rows["true"]])
-        table.append(
-            [f"{noise}: memorised, said to be truly, truly", *rows["memorised"]]
-        )
+            given.append(_covered(intervals[0], difference))
+            both.append(_covered(intervals[1], difference))
+            worse = (np.mean([high < 0 for _, high in of]) for of in intervals)
+            wrong.append("{:.2f}, {:.2f}".format(*worse))
+        head = f"{noise}, {difference:+.3f}"
+        table.append([f"{head}: given these labels", *given])
+        table.append([f"{head}: for the true labels", *both])
+        table.append([f"{head}: the worse one is better, given and true", *wrong])
     return table
 
 

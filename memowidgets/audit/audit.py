@@ -1285,7 +1285,7 @@ class Audit:
                 evidence, *asked, report, with_canaries=with_canaries
             )
 
-    def memorized_per_model(self, eta: float = 4.0) -> pd.Series:
+    def memorized_per_model(self, eta: float = 4.0) -> pd.DataFrame:
         """Return how many samples each model memorises: the target and every shadow model.
 
         Compare two audits by it, such as one of the data and one of what `kept` leaves of them.
@@ -1298,9 +1298,12 @@ class Audit:
 
         Returns
         -------
-        Series
-            Number of samples, by number of the shadow model, and ``"target"``. Each model in its
-            turn is compared with the others, see `memowidgets.memorization.support`.
+        DataFrame
+            Indexed by the number of the shadow model, and ``"target"``. ``memorized`` counts the
+            samples whose log-LiRA is at least η. Some pass η by chance, and they are most of the
+            count where little is memorised. ``truly`` is the expected number whose log-LiRA from
+            infinitely many shadow models would be at least η, so it is the one to compare. Each
+            model in its turn is compared with the others, see `memowidgets.memorization.support`.
 
         Raises
         ------

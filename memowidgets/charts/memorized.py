@@ -8,7 +8,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from memowidgets.charts.look import (
     CELLS,
@@ -223,58 +222,63 @@ def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
     return f"Spearman's ρ {shown}, {row['n']:.0f}{of_all} samples"
 
 
-def memorized_per_model(counts: Mapping[str, ArrayLike]) -> alt.LayerChart:
-    """Draw how many samples each model memorises, a row for each set of models.
+def memorized_per_model(counts: Mapping[str, pd.DataFrame]) -> alt.LayerChart:
+    """Draw how many samples each model truly memorises, a row for each set of models.
 
     Parameters
     ----------
-    counts : mapping of str to array_like of shape (n_models,)
-        Counts of `Audit.memorized_per_model`, by what the models trained on, such as "before",
-        "after" and "after random removals".
+    counts : mapping of str to DataFrame
+        Tables of `Audit.memorized_per_model`, by what the models trained on, such as "before",
+        "after" and "after random removals": a row for each model, with ``truly`` and ``memorized``.
 
     Returns
     -------
     altair.LayerChart
-        A dot for each model, a rule at their mean, and mean and range in the label of the row.
+        A dot for each model at the expected number of samples that it truly memorises, and a rule
+        at their mean. The label of the row has mean and range, and the mean number of samples that
+        count as memorised.
 
     Raises
     ------
     ValueError
-        If there is nothing to draw, or a count is NaN or infinite.
+        If a column is missing, there is nothing to draw, or a count is NaN or infinite.
 
     Examples
     --------
-    >>> chart = memorized_per_model({"before": [9, 2, 13], "after": [7, 4, 8]})
-    >>> chart.description
-    'Samples memorised per model. before: 8 (2 to 13, 3 models); after: 6 (4 to 8, 3 models).'
+    >>> before = pd.DataFrame({"truly": [7.8, 0.4, 11.2], "memorized": [9, 2, 13]})
+    >>> memorized_per_model({"before": before}).description
+    'Samples truly memorised per model. before: 6.5 (0.4 to 11, 3 models), 8 counted.'
     """
-    rows = [
-        (name, float(count)) for name, of in counts.items() for count in np.asarray(of)
+    tables = [
+        require(of, f"the table {name!r}", ["memorized"], ["truly"]).assign(of=name)
+        for name, of in counts.items()
     ]
-    table = pd.DataFrame(rows, columns=["of", "memorised"])
-    require(table, "the table of counts", [], ["memorised"])
-    found = table.groupby("of", sort=False)["memorised"].agg(
-        ["mean", "min", "max", "size"]
-    )
+    if not tables:
+        raise ValueError("counts has no rows: give a table of memorized_per_model()")
+    table = pd.concat(tables, ignore_index=True)
     said = {
-        name: f"{name}: {mean:.0f} ({low:.0f} to {high:.0f}, {n} models)"
-        for name, mean, low, high, n in found.itertuples(name=None)
+        name: f"{name}: {_few(of['truly'].mean())} ({_few(of['truly'].min())} to "
+        f"{_few(of['truly'].max())}, {len(of)} models), {of['memorized'].mean():.0f} counted"
+        for name, of in table.groupby("of", sort=False)
     }
     y = alt.Y(
         "of:N", title=None, sort=list(said.values()), axis=alt.Axis(labelLimit=320)
     )
     x = alt.X(
-        "memorised:Q",
-        title="samples that a model memorises",
+        "truly:Q",
+        title="samples that a model truly memorises (expected)",
         scale=alt.Scale(zero=True),
     )
     base = alt.Chart(table.assign(of=table["of"].map(said))).encode(y=y)
     dots = base.mark_point(filled=True, opacity=0.5, size=60, color=MEMORIZED)
-    means = base.mark_tick(thickness=3, size=26, color=TEXT).encode(
-        x="mean(memorised):Q"
-    )
-    description = f"Samples memorised per model. {'; '.join(said.values())}."
+    means = base.mark_tick(thickness=3, size=26, color=TEXT).encode(x="mean(truly):Q")
+    description = f"Samples truly memorised per model. {'; '.join(said.values())}."
     return layer([dots.encode(x=x), means], description, width=400, height=150)
+
+
+def _few(count: float) -> str:
+    """Return an expected number of samples, with a decimal where it is small."""
+    return f"{count:.1f}" if count < 9.95 else f"{count:.0f}"
 
 
 def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:

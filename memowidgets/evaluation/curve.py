@@ -6,6 +6,7 @@ import html
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,10 +31,11 @@ from memowidgets.evaluation.intervals import (
     Jackknife,
     Mask,
     SortedScores,
+    TrueArea,
     clopper_pearson,
     of_area,
     of_difference,
-    true_area,
+    of_true_difference,
     wider,
 )
 from memowidgets.vocabulary import Note, estimate, memorised, percent, truly, verb
@@ -49,6 +51,7 @@ ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
 FOR_A_JUDGEMENT = (
     64  # shadow models; with fewer, the AUC for the true labels comes first
 )
+FOR_A_TEST = 16  # shadow models; with fewer, the worse of two scores often looks better
 # keys of notes on both scores
 _SHARED = (
     "few memorised",
@@ -202,7 +205,28 @@ class OperatingPoint:
     precision_interval: Interval | None
 
 
-@dataclass(frozen=True)
+class Truly(NamedTuple):
+    """What is known of the true labels behind those from few shadow models.
+
+    Attributes
+    ----------
+    expected : float
+        Expected number of truly memorised samples among the memorised ones.
+    n_shadows : int
+        Number of shadow models behind the labels.
+    calibrated : (n,) array of float, optional
+        Probability that each sample is truly memorised, given its score too.
+    bias : float
+        How far above the truth the AUC by such probabilities is, in simulations.
+    """
+
+    expected: float
+    n_shadows: int
+    calibrated: Floats | None = None
+    bias: float = 0.0
+
+
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Difference in AUC of two scores of the same samples, as returned by `compare`.
 
@@ -213,21 +237,54 @@ class Comparison:
     difference : float
         `auc_a` − `auc_b`.
     interval : (float, float)
-        95 % interval of the difference.
-    z, p_value : float
-        Two-sided test of equal AUCs: p is below .05 if the interval leaves out 0, and z is the
-        normal deviate of p, with the sign of the difference.
+        95 % interval of the difference, which takes the labels as they are.
+    z, p_value : float or None
+        Two-sided test of equal AUCs given these labels: p is below .05 if the interval leaves out
+        0, and z is the normal deviate of p, with the sign of the difference. None where the labels
+        are from fewer than 16 shadow models.
     warnings : tuple of Note
         What a reader of the numbers must know: sentences, each with a ``key`` and ``numbers``.
+    true_difference : float or None
+        Difference of both `Evaluation.true_auc`. None if one of them is.
+    true_interval : (float, float) or None
+        95 % interval of `true_difference`.
+    n_shadows : int
+        Number of shadow models behind the labels; 0 if they have no errors.
     """
 
     auc_a: float
     auc_b: float
     difference: float
     interval: Interval
-    z: float
-    p_value: float
+    z: float | None
+    p_value: float | None
     warnings: tuple[Note, ...] = ()
+    true_difference: float | None = field(default=None, kw_only=True)
+    true_interval: Interval | None = field(default=None, kw_only=True)
+    n_shadows: int = field(default=0, kw_only=True)
+
+    @property
+    def differences(self) -> dict[str, tuple[float, Interval]]:
+        """Each difference with its interval, by the name of the AUCs; in the order of `areas`."""
+        true = self.true_difference, self.true_interval
+        return _in_order((self.difference, self.interval), true, self.n_shadows)
+
+    def __repr__(self) -> str:
+        said = ", ".join(
+            f"difference of {name} {estimate(*of)}"
+            for name, of in self.differences.items()
+        )
+        test = "" if self.p_value is None else f", p = {self.p_value:.2g}"
+        head = f"Comparison: {said}{test}"
+        return "\n".join([head, *(f"  note: {text}" for text in self.warnings)])
+
+
+def _in_order(given: Any, true: Any, n_shadows: int) -> dict[str, Any]:
+    """Return what is given these labels and for the true ones, by name; the surer first."""
+    if true[1] is None:
+        return {"AUC": given}
+    both = {"AUC for the true labels": true, "AUC given these labels": given}
+    return both if n_shadows < FOR_A_JUDGEMENT else dict(reversed(both.items()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -263,6 +320,8 @@ class Evaluation:
     calibrated : (n,) float64, or None
         Probability that each sample's true log-LiRA is at least η, by its log-LiRA and its score.
         None if `n_truly` is None, or several models are pooled.
+    bias : float
+        How far above the truth `true_auc` is, in simulations.
     """
 
     scores: Floats
@@ -276,6 +335,7 @@ class Evaluation:
     n_truly: float | None = field(default=None, kw_only=True)
     n_shadows: int = field(default=0, kw_only=True)
     calibrated: Floats | None = field(default=None, kw_only=True)
+    bias: float = field(default=0.0, kw_only=True)
 
     @classmethod
     def of(
@@ -309,12 +369,15 @@ class Evaluation:
         It is the ratio of the expected numbers of pairs: a memorised sample and another one in
         the right order, and in any.
         """
-        return None if self._for_true_labels is None else self._for_true_labels[0]
+        return None if self.true_area is None else self.true_area.auc
 
     @property
     def true_auc_interval(self) -> Interval | None:
-        """95 % interval of `true_auc`, which includes that the labels are uncertain."""
-        return None if self._for_true_labels is None else self._for_true_labels[1]
+        """95 % interval of `true_auc`, which includes that the labels are uncertain.
+
+        It is widened by the `bias`.
+        """
+        return None if self.true_area is None else self.true_area.interval
 
     @property
     def areas(self) -> dict[str, tuple[float, Interval]]:
@@ -322,16 +385,8 @@ class Evaluation:
 
         That for the true labels comes first where the labels are from fewer than 64 shadow models.
         """
-        given = self.auc, self.auc_interval
-        if self._for_true_labels is None:
-            return {"AUC": given}
-        both = {
-            "AUC for the true labels": self._for_true_labels,
-            "AUC given these labels": given,
-        }
-        return (
-            both if self.n_shadows < FOR_A_JUDGEMENT else dict(reversed(both.items()))
-        )
+        true = self.true_auc, self.true_auc_interval
+        return _in_order((self.auc, self.auc_interval), true, self.n_shadows)
 
     @property
     def areas_in_words(self) -> str:
@@ -339,10 +394,11 @@ class Evaluation:
         return ", ".join(f"{name} {estimate(*of)}" for name, of in self.areas.items())
 
     @cached_property
-    def _for_true_labels(self) -> tuple[float, Interval] | None:
+    def true_area(self) -> TrueArea | None:
+        """The AUC for the true labels, with its draws; None without `calibrated`."""
         if self.calibrated is None or not 0 < self.calibrated.sum() < self.n:
             return None
-        return true_area(self.scores, self.calibrated)
+        return TrueArea(self.rising, self.calibrated, self.bias)
 
     @property
     def roc(self) -> pd.DataFrame:
@@ -446,31 +502,22 @@ class Evaluation:
         """Return this evaluation with `more` warnings added."""
         return replace(self, warnings=(*self.warnings, *more))
 
-    def with_truly(
-        self, expected: float, n_shadows: int, calibrated: Floats | None = None
-    ) -> Evaluation:
-        """Return this evaluation with how many of its positives truly are, and a note about it.
-
-        Parameters
-        ----------
-        expected : float
-            Expected number of truly memorised samples among the memorised ones.
-        n_shadows : int
-            Number of shadow models behind the truth.
-        calibrated : (n,) array of float, optional
-            Probability that each sample is truly memorised, given its score too.
-        """
+    def with_truly(self, known: Truly) -> Evaluation:
+        """Return this evaluation with how many of its positives truly are, and a note about it."""
         note = Note(
             "truly",
-            f"{memorised(self.n_memorized, expected)}: log-LiRA from {n_shadows} shadow models has "
-            "errors",
+            f"{memorised(self.n_memorized, known.expected)}: log-LiRA from {known.n_shadows} "
+            "shadow models has errors",
             memorized=self.n_memorized,
-            truly=expected,
-            n_shadows=n_shadows,
+            truly=known.expected,
+            n_shadows=known.n_shadows,
         )
-        known = self.with_warnings(note)
         return replace(
-            known, n_truly=expected, n_shadows=n_shadows, calibrated=calibrated
+            self.with_warnings(note),
+            n_truly=known.expected,
+            n_shadows=known.n_shadows,
+            calibrated=known.calibrated,
+            bias=known.bias,
         )
 
     def _counted(self, of: str) -> str:
@@ -656,7 +703,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     Returns
     -------
     Comparison
-        Difference of the AUCs with its 95 % interval, z and p.
+        Difference of the AUCs with its 95 % interval, z and p, and where the labels are from shadow
+        models also the difference for the true labels.
 
     Raises
     ------
@@ -673,6 +721,11 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     For rows in groups, the interval is Wald's with the bootstrap's error. With `models` it is never
     narrower than a jackknife over the models with Student's t. ``python -m benchmarks intervals``
     measures what these intervals cover.
+
+    Labels from few shadow models prefer the score that shares their errors. The difference for the
+    true labels is that of both `Evaluation.true_auc`. Its interval comes from the same draws of
+    samples and labels for both scores, and is never narrower than MOVER's from the interval of
+    each. It is widened by the difference of the biases.
 
     Examples
     --------
@@ -708,10 +761,31 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     difference = a.auc - b.auc
     interval, p_value = _of_groups(a, b, a.groups) if a.groups else _paired(a, b)
     z = float(np.sign(difference)) * -float(ndtri(p_value / 2)) if difference else 0.0
+    n_shadows = min(a.n_shadows, b.n_shadows)
+    is_tested = not 0 < n_shadows < FOR_A_TEST
     notes = dict.fromkeys(
         note for note in (*a.warnings, *b.warnings) if note.key in _SHARED
     )
-    return Comparison(a.auc, b.auc, difference, interval, z, p_value, tuple(notes))
+    return Comparison(
+        a.auc,
+        b.auc,
+        difference,
+        interval,
+        z if is_tested else None,
+        p_value if is_tested else None,
+        tuple(notes),
+        n_shadows=n_shadows,
+        **_for_true_labels(a.true_area, b.true_area),
+    )
+
+
+def _for_true_labels(a: TrueArea | None, b: TrueArea | None) -> dict[str, Any]:
+    if a is None or b is None:
+        return {}
+    return {
+        "true_difference": a.auc - b.auc,
+        "true_interval": of_true_difference(a, b),
+    }
 
 
 def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:

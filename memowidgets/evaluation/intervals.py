@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import betaincinv, expit, logit, stdtr, stdtrit
+from scipy.special import betaincinv, expit, logit, pdtr, stdtr, stdtrit
 
 from memowidgets.checks import real_number, to_numpy
 
@@ -30,6 +30,8 @@ _EDGE = 1e-13
 _ROUNDING = 1e-9  # relative; expected counts are sums of many numbers
 _RESAMPLES, _FEWEST = 1000, 200
 _NUMBERS = 20_000_000  # maximum size of the table of draws
+# of labels: most draws, most numbers in all of them, and most copies of a sample in one
+_LABELLINGS, _LABELS, _MOST_COPIES = 1000, 4_000_000, 6
 _STEPS = 2000  # steps of the curve for the interval of the AUC
 _LIMITS = (0.025, 0.975)
 _AT_ONCE = 2**17  # numbers of the table of draws by rows
@@ -419,17 +421,20 @@ class Jackknife:
         return 2 * float(stdtr(self.freedom, -abs(distance) / self.error))
 
 
-def true_area(scores: Floats, probability: Floats) -> tuple[float, Interval]:
-    """Return the AUC and its 95 % interval where labels are known by their probabilities.
+@dataclass(frozen=True, eq=False)
+class TrueArea:
+    """AUC for the true labels, where these are known by their probabilities.
 
-    Parameters
+    Attributes
     ----------
-    scores : (n,) float64
-        Scores. A low score means risk.
+    rising : SortedScores
+        The scores. A low score means risk.
     probability : (n,) float64
         Probability that each sample is memorised, neither 0 for all nor 1 for all. It must take
         the score into account: otherwise an uncertain sample has the same probability whatever its
         score, which pulls the AUC towards ½.
+    bias : float
+        How far above the truth such an AUC is in the mean, see `bias_of`.
 
     Notes
     -----
@@ -437,38 +442,122 @@ def true_area(scores: Floats, probability: Floats) -> tuple[float, Interval]:
     i and another sample j then has the mean Σ pᵢ(1 − pⱼ) over i ≠ j. The number of pairs in the
     right order has the mean Σ pᵢ(1 − pⱼ) k, where k is 1, ½ or 0. The AUC is the ratio of these
     means. A hard label would often put a sample near η on the wrong side, which pulls the AUC
-    towards ½. The interval comes from a bootstrap in which every draw takes a sample and then its
-    label. It is never narrower than Newcombe's at the expected counts.
+    towards ½.
     """
-    steps = SortedScores.of(scores)
-    positives, others = steps.total(probability), steps.total(1 - probability)
-    counts = float(positives.sum()), float(others.sum())
-    above = counts[1] - (np.cumsum(others) - others / 2)
-    # no sample is paired with itself
-    alone = float((probability * (1 - probability)).sum())
-    auc = float((above @ positives - alone / 2) / (counts[0] * counts[1] - alone))
-    auc = min(max(auc, 0.0), 1.0)
-    rng = np.random.default_rng(0)
-    drawn = [
-        rng.multinomial(max(1, round(kind.sum())), kind / kind.sum(), _RESAMPLES)
-        for kind in _merge_steps(positives, others)
+
+    rising: SortedScores
+    probability: Floats
+    bias: float = 0.0
+
+    @cached_property
+    def auc(self) -> float:
+        """AUC for the true labels."""
+        positives, others = (self.rising.total(of) for of in self._kinds)
+        above = others.sum() - (np.cumsum(others) - others / 2)
+        # no sample is paired with itself
+        alone = float((self.probability * (1 - self.probability)).sum())
+        pairs = positives.sum() * others.sum() - alone
+        return min(max(float((above @ positives - alone / 2) / pairs), 0.0), 1.0)
+
+    @cached_property
+    def areas(self) -> Floats:
+        """AUCs of a bootstrap, in which every draw takes a sample and then its label.
+
+        The draws depend on the number of samples alone, so those of two scores of the same samples
+        are paired.
+        """
+        rng, n = np.random.default_rng(0), len(self.probability)
+        times = max(_FEWEST, min(_LABELLINGS, _LABELS // n))
+        counted = [
+            _poisson_levels(kind)[:, None, self.rising.order] for kind in self._kinds
+        ]
+        drawn = []
+        for start in range(0, times, some := max(1, _AT_ONCE // n)):
+            kinds = []
+            for levels in counted:
+                uniform = rng.random((min(some, times - start), n))[
+                    :, self.rising.order
+                ]
+                numbers = (uniform > levels).sum(axis=0, dtype=np.int64)
+                kinds.append(np.add.reduceat(numbers, self.rising.firsts, axis=1))
+            drawn.append(_area(*kinds))
+        return np.concatenate(drawn)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """95 % interval: of the bootstrap, Newcombe's at the expected counts, and the bias."""
+        low, high = widened(self.unbiased_interval, self.bias)
+        return max(low, 0.0), min(high, 1.0)
+
+    @cached_property
+    def unbiased_interval(self) -> Interval:
+        """The same if there were no bias."""
+        counts = (float(kind.sum()) for kind in self._kinds)
+        low, high = _limits_around(self.auc, self.areas)
+        return wider((max(low, 0.0), min(high, 1.0)), newcombe(self.auc, *counts))
+
+    @property
+    def _kinds(self) -> tuple[Floats, Floats]:
+        return self.probability, 1 - self.probability
+
+
+def of_true_difference(one: TrueArea, other: TrueArea) -> Interval:
+    """Return the 95 % interval of the difference of two AUCs for the true labels.
+
+    It is the wider of that of the paired draws and of `of_difference`, and has the difference of
+    the biases too.
+    """
+    difference, drawn = one.auc - other.auc, one.areas - other.areas
+    there = np.isfinite(drawn)
+    deviations = [each.areas[there].std() for each in (one, other)]
+    shared = np.cov(one.areas[there], other.areas[there], bias=True)[0, 1]
+    varies = min(deviations) > 0
+    correlation = float(shared / np.prod(deviations)) if varies else 0.0
+    each = one.unbiased_interval, other.unbiased_interval
+    interval = wider(
+        _limits_around(difference, drawn),
+        of_difference((one.auc, other.auc), each, min(correlation, 1.0)),
+    )
+    low, high = widened(interval, one.bias - other.bias)
+    return max(low, -1.0), min(high, 1.0)
+
+
+def bias_of(scores: Floats, truths: Iterable[tuple[Mask, Floats]]) -> float:
+    """Return how far above the truth the AUC by probabilities is, in the mean of simulations.
+
+    Parameters
+    ----------
+    scores : (n,) float64
+        Scores. A low score means risk.
+    truths : iterable of ((n,) bool, (n,) float64)
+        Who is memorised in a simulation, and the probabilities that were estimated in it. Those in
+        which all or no samples are memorised are left out.
+    """
+    rising = SortedScores.of(scores)
+    known = [(truth, said) for truth, said in truths if 0 < truth.sum() < len(truth)]
+    found = [
+        TrueArea(rising, said).auc - TrueArea(rising, truth.astype(np.float64)).auc
+        for truth, said in known
+        if 0 < said.sum() < len(said)
     ]
-    areas = _area(*drawn)
-    low, high = _limits(areas - areas.mean() + auc)
-    return auc, wider((max(low, 0.0), min(high, 1.0)), newcombe(auc, *counts))
+    return float(np.mean(found)) if found else 0.0
 
 
-def _merge_steps(*kinds: Floats, most: int = 1000) -> list[Floats]:
-    """Merge the counts into at most about 3 × `most` steps, dense where either kind is rare."""
-    if len(kinds[0]) <= 3 * most:
-        return list(kinds)
-    cuts = []
-    for counts in kinds:
-        total = np.cumsum(counts)
-        levels = [np.linspace(0, 1, most), np.geomspace(1 / total[-1], 1, most // 2)]
-        cuts.append(np.searchsorted(total, np.concatenate(levels) * total[-1]))
-    starts = np.unique(np.concatenate(cuts).clip(max=len(kinds[0]) - 1))
-    return [np.add.reduceat(counts, starts) for counts in kinds]
+def widened(interval: Interval, bias: float) -> Interval:
+    """Return the smallest interval that holds this one with and without its bias."""
+    low, high = interval
+    return wider(interval, (low - bias, high - bias))
+
+
+def _poisson_levels(means: Floats) -> Floats:
+    """Return where a uniform number passes each count of a Poisson variable, (counts, n)."""
+    return np.stack([pdtr(count, means) for count in range(_MOST_COPIES)])
+
+
+def _limits_around(value: float, drawn: Floats) -> Interval:
+    """Return the bounds of draws, moved so that their mean is the value."""
+    low, high = _limits(drawn - np.nanmean(drawn) + value)
+    return low, high
 
 
 def _weighted_areas(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from memowidgets.evaluation.curve import (
     ONE_BELOW,
     Evaluation,
+    Truly,
     class_spread,
     lowest_share,
 )
@@ -24,9 +25,8 @@ AXES = ("score", BY_CLASS)
 STATUSES = ("left alone", "missed", "flagged only", "found")
 FLAGGED = "flagged"  # where nobody knows who is memorised
 
-# η to the arguments of `Evaluation.with_truly`, or None where nobody knows how many of the
-# memorised members truly are
-Doubt = Callable[[float], tuple[float, int, Floats] | None]
+# of η; None where nobody knows how many of the memorised members truly are
+Doubt = Callable[[float], Truly | None]
 
 
 class LowestShare(NamedTuple):
@@ -82,7 +82,7 @@ class Scored:
     truth : array of shape (n,), bool, optional
         Which are memorised, where that does not depend on η.
     doubt : callable, optional
-        Function of η that returns the arguments of `Evaluation.with_truly`, or None.
+        Function of η that returns what is known of the true labels, or None.
     axis : str
         ``"score"``, or ``"class"`` where `scores` and `errors` are in robust deviations from the
         median of the class.
@@ -136,9 +136,11 @@ class Scored:
         }
         known = self.doubt
 
-        def doubt(eta: float) -> tuple[float, int, Floats] | None:
+        def doubt(eta: float) -> Truly | None:
             asked = None if known is None else known(eta)
-            return asked and (*asked[:2], asked[2][keep])
+            if asked is None or asked.calibrated is None:
+                return asked
+            return asked._replace(calibrated=asked.calibrated[keep])
 
         return replace(self, **kept, doubt=doubt)
 
@@ -287,4 +289,4 @@ class Scored:
             return None
         found = Evaluation.of(some.scores, memorized, some.rising)
         known = some.doubt and some.doubt(eta)
-        return found.with_truly(*known) if known else found
+        return found.with_truly(known) if known else found

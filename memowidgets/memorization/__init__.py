@@ -3,7 +3,6 @@
 This room is pure: it takes and returns arrays, and imports no other room.
 """
 
-from memowidgets.memorization.densities import probability_memorized
 from memowidgets.memorization.lira import (
     Support,
     attack_success_rate,
@@ -12,6 +11,7 @@ from memowidgets.memorization.lira import (
     rmia,
     support,
 )
+from memowidgets.memorization.posterior import probability_memorized
 
 __all__ = [
     "Support",

@@ -19,6 +19,7 @@ from memowidgets.memorization.gaps import (
     checked_models,
     moments,
 )
+from memowidgets.memorization.posterior import probability_memorized
 
 _FEWEST_TO_COUNT = (
     9  # models on each side: eight are left where one of them is the target
@@ -360,11 +361,15 @@ class Support(NamedTuple):
     per_model : (n_models,) float64
         Number of samples that each model memorised, of those with nine models on each side. NaN
         for a model that trained on none of these.
+    truly_per_model : (n_models,) float64
+        Expected number of them whose true log-LiRA, from infinitely many models, is at least η: the
+        sum of `probability_memorized`.
     """
 
     memorized: Floats
     models: NDArray[np.int64]
     per_model: Floats
+    truly_per_model: Floats
 
 
 def support(gaps: ArrayLike, members: ArrayLike, eta: float = 4.0) -> Support:
@@ -397,7 +402,8 @@ def support(gaps: ArrayLike, members: ArrayLike, eta: float = 4.0) -> Support:
     -----
     Each model is the target in its turn. Its log-LiRA is that of `log_lira` with the variance
     "shrunk", of the samples that it trained on and with the other models as shadow models. A
-    sample needs nine models on each side, so that eight are left on the target's.
+    sample needs nine models on each side, so that eight are left on the target's. How rare large
+    true values are is estimated from all models together.
 
     Examples
     --------
@@ -414,21 +420,29 @@ def support(gaps: ArrayLike, members: ArrayLike, eta: float = 4.0) -> Support:
     found = moments(table, mask)
     equal = found.coinciding
     enough = np.minimum(found.inside.count, found.outside.count) >= _FEWEST_TO_COUNT
-    memorized, per_model = np.zeros(len(enough)), np.full(len(table), np.nan)
+    values, errors = np.full((2, *table.shape), np.nan)
     for model, (row, member) in enumerate(zip(table, mask, strict=True)):
-        own = np.flatnonzero(member)
-        if not enough[own].any():
+        own = np.flatnonzero(member & enough)
+        if not len(own):
             continue
+        # the priors of the variances are fitted to all that the model trained on
+        trained = np.flatnonzero(member)
         inside, outside = (
-            Side(side.count[own], side.mean[own], side.squares[own])
+            Side(side.count[trained], side.mean[trained], side.squares[trained])
             for side in (found.inside, found.outside)
         )
-        target = row[own].astype(np.float64)
-        others = inside.without(target, member[own])
-        ratio = Densities.fit(others, outside, "shrunk").ratio(target)
-        ratio[equal[own]] = 0.0
-        over = enough[own] & (ratio >= eta)
-        memorized[own] += over
-        per_model[model] = over.sum()
-    models = found.inside.count.astype(np.int64)
-    return Support(np.where(enough, memorized, np.nan), models, per_model)
+        target = row[trained].astype(np.float64)
+        others = inside.without(target, member[trained])
+        fits = Densities.fit(others, outside, "shrunk")
+        values[model, trained] = np.where(equal[trained], 0.0, fits.ratio(target))
+        errors[model, trained] = np.where(equal[trained], 0.0, fits.errors(target))
+    values[:, ~enough] = np.nan
+    over = values >= eta
+    none = np.isnan(values).all(axis=1)
+    said = probability_memorized(values, errors, eta)
+    return Support(
+        np.where(enough, over.sum(axis=0), np.nan),
+        found.inside.count.astype(np.int64),
+        np.where(none, np.nan, over.sum(axis=1)),
+        np.where(none, np.nan, np.nansum(said, axis=1)),
+    )

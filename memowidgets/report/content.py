@@ -187,7 +187,7 @@ class Content:
     def n_truly(self) -> float | None:
         """How many of the memorised rows truly are, as an expected number; None if unknown."""
         doubt = self.scored and self.scored.doubt and self.scored.doubt(self.eta)
-        return doubt[0] if doubt else None
+        return doubt.expected if doubt else None
 
     @property
     def is_early(self) -> bool:

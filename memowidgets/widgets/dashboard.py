@@ -703,7 +703,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         """Return the compared scores, and what the page is told of them and of all others."""
         places = [shown, *others]
         views = [self._on_axis(self._source.view(*other)) for other in others]
-        found = Compared.of(judged.scored, judged.memorized, views)
+        found = Compared.of(judged.scored, judged.memorized, views, judged.eta)
         differ = [
             name
             for name in Place._fields
@@ -726,7 +726,13 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if found.evaluations
         ]
         areas.sort(key=lambda row: -row["auc"][0] if row["auc"] else 0)
-        known = {**judged.key, "truly": judged.said["truly"], "areas": areas}
+        area = next(iter(found.evaluations[0].areas)) if found.evaluations else ""
+        known = {
+            **judged.key,
+            "truly": judged.said["truly"],
+            "area": area,
+            "areas": areas,
+        }
         return found, {
             **known,
             "names": called,
@@ -740,10 +746,15 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             return None
         try:
             view = self._on_axis(self._source.view(*place))
-            found = Compared.of(judged.scored, judged.memorized, [view]).evaluations
+            found = Compared.of(
+                judged.scored, judged.memorized, [view], judged.eta
+            ).evaluations
         except (StoreError, ValueError):  # it is not defined here
             return None
-        return [found[1].auc, *found[1].auc_interval] if found else None
+        if not found:
+            return None
+        auc, interval = next(iter(found[1].areas.values()))
+        return [auc, *interval]
 
     def _detail_of(self, position: int) -> SampleDetail:
         """Return all that is known of a sample, for what is shown."""

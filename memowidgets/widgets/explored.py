@@ -18,6 +18,7 @@ from memowidgets.checks import (
     to_numpy,
 )
 from memowidgets.evaluation import Evaluation, compare
+from memowidgets.evaluation.curve import Truly
 from memowidgets.evaluation.intervals import SortedScores
 from memowidgets.evaluation.scored import AXES, Scored
 from memowidgets.vocabulary import truly, verb, whole
@@ -370,12 +371,15 @@ class Compared:
         None without ground truth.
     left_out : int
         Number of samples that lack one of the scores.
+    known : list of Truly or None
+        What is known of the true labels by each score.
     """
 
     positions: NDArray[np.int64]
     scores: NDArray[np.float64]
     memorized: NDArray[np.bool_] | None
     left_out: int
+    known: list[Truly | None]
 
     @classmethod
     def of(
@@ -383,8 +387,9 @@ class Compared:
         first: Scored,
         memorized: NDArray[np.bool_] | None,
         others: Sequence[Scored],
+        eta: float = 4.0,
     ) -> Compared:
-        """Take the samples of the first score that have each other one too."""
+        """Take the samples of the first score that have each other one too; η is for the truth."""
         beside = [
             _aligned(each.positions, each.scores, first.positions) for each in others
         ]
@@ -394,8 +399,22 @@ class Compared:
             raise ValueError(
                 "these scores have no sample in common: choose another one"
             )
-        known = None if memorized is None else memorized[there]
-        return cls(first.positions[there], scores[:, there], known, int((~there).sum()))
+        at = first.positions[there]
+
+        def known_by(each: Scored) -> Truly | None:
+            found = None if each.doubt is None else each.doubt(eta)
+            if found is None or found.calibrated is None:
+                return found
+            of_both = _aligned(each.positions, found.calibrated, at)
+            return found._replace(calibrated=of_both)
+
+        return cls(
+            at,
+            scores[:, there],
+            None if memorized is None else memorized[there],
+            int((~there).sum()),
+            [known_by(each) for each in (first, *others)],
+        )
 
     @cached_property
     def rising(self) -> list[SortedScores]:
@@ -424,10 +443,13 @@ class Compared:
         """One for each score; none where there is no ROC."""
         if self.memorized is None or self.memorized.all() or not self.memorized.any():
             return []
-        each = zip(self.scores, self.rising, strict=True)
-        return [
-            Evaluation.of(scores, self.memorized, rising) for scores, rising in each
-        ]
+        found = []
+        for scores, rising, known in zip(
+            self.scores, self.rising, self.known, strict=True
+        ):
+            one = Evaluation.of(scores, self.memorized, rising)
+            found.append(one if known is None else one.with_truly(known))
+        return found
 
     def said(self, names: Sequence[str]) -> str:
         """Return in words by how much the AUCs of the first two scores differ."""
@@ -444,7 +466,8 @@ class Compared:
             return (
                 f"{left_out}With one sample of a kind, nobody can tell the AUCs apart."
             )
-        low, high = compare(first, second).interval
+        found = compare(first, second).differences
+        area, (_, (low, high)) = next(iter(found.items()))
         digits = next((d for d in (2, 3) if round(low, d) and round(high, d)), 4)
         ends = " to ".join(f"{round(x, digits) + 0.0:.{digits}f}" for x in (low, high))
         unclear = low <= 0 <= high
@@ -454,7 +477,7 @@ class Compared:
             else "leaves out 0"
         )
         between = f"has a paired 95 % interval of {ends.replace('-', '−')}, which {so}."
-        return f"{left_out}The AUC of {names[0]} less that of {names[1]} {between}"
+        return f"{left_out}The {area} of {names[0]} less that of {names[1]} {between}"
 
     @property
     def wire(self) -> dict[str, Any]:

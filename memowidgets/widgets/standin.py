@@ -66,7 +66,7 @@ def sentences(
     doubt = (
         scored.doubt(eta) if scored.doubt and eta is not None and memorized else None
     )
-    known = "" if doubt is None else f" ({truly(doubt[0], memorized)})"
+    known = "" if doubt is None else f" ({truly(doubt.expected, memorized)})"
     return [
         flagged,
         f"{whole(counts['found'])} of the {whole(memorized)} {positives} are found{known}",

@@ -12,7 +12,9 @@ import memowidgets as mw
 from memowidgets.audit.evidence import Arrays, Cache
 from memowidgets.audit.numbers import scores
 from memowidgets.evaluation import roc
-from memowidgets.evaluation.intervals import true_area
+from memowidgets.evaluation.curve import Truly
+from memowidgets.evaluation.intervals import SortedScores, TrueArea, bias_of
+from memowidgets.memorization.posterior import redrawn_truths
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from tests.training.small import tiny_audit, trained
@@ -208,15 +210,16 @@ def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(
     values, errors = recorded.log_lira(return_std=True)
     scores = recorded.score(metric)[values.index]
     independent = None if metric == "baseline" else scores
-    probability = mw.memorization.probability_memorized(
-        values, errors, 4.0, independent
+    asked = values, errors, 4.0, independent
+    area = TrueArea(
+        SortedScores.of(scores.to_numpy()),
+        mw.memorization.probability_memorized(*asked),
+        bias_of(scores.to_numpy(), redrawn_truths(*asked)),
     )
-    assert (found.true_auc, found.true_auc_interval) == true_area(
-        scores.to_numpy(), probability
-    )
+    assert (found.true_auc, found.true_auc_interval) == (area.auc, area.interval)
     assert list(found.areas) == ["AUC for the true labels", "AUC given these labels"]
     assert list(found.areas.values())[1] == (found.auc, found.auc_interval)
-    many = found.with_truly(15.0, 64, found.calibrated)
+    many = found.with_truly(Truly(15.0, 64, found.calibrated))
     assert list(many.areas) == ["AUC given these labels", "AUC for the true labels"]
     planted = mw.open_recorded("patients-smollm2").evaluate("psmi", truth="canaries")
     assert planted.true_auc is planted.true_auc_interval is None

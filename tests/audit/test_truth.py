@@ -59,7 +59,10 @@ def test_each_model_is_counted_as_the_target_that_it_can_be(finished):
     for index in ("target", 0, 7):
         target = finished if index == "target" else finished.as_target(index)
         values = target.log_lira()
-        assert counts[index] == (values[values.index.isin(counted)] >= 1.0).sum() > 0
+        own = values[values.index.isin(counted)]
+        assert counts["memorized"][index] == (own >= 1.0).sum() > 0
+    assert (counts["truly"] > 0).all()
+    assert (counts["truly"] < len(counted)).all()
     with pytest.raises(ValueError, match="eta must be"):
         finished.memorized_per_model(eta=float("nan"))
 

@@ -124,17 +124,24 @@ def test_two_rows_for_one_point_are_refused(draw):
 
 
 def test_models_are_counted_in_the_order_of_their_sets():
-    counts = {"b": [9, 2, 13], 'a "quoted" one': pd.Series([7.0, 4.0])}
+    counts = {
+        "b": pd.DataFrame({"truly": [7.8, 0.4, 11.2], "memorized": [9, 2, 13]}),
+        'a "quoted" one': pd.DataFrame({"truly": [12.0, 20.0], "memorized": [17, 24]}),
+    }
     dots = units(charts.memorized_per_model(counts))[0]
-    assert dots.data["memorised"].tolist() == [9, 2, 13, 7, 4]
-    labels = ["b: 8 (2 to 13, 3 models)", 'a "quoted" one: 6 (4 to 7, 2 models)']
+    assert dots.data["truly"].tolist() == [7.8, 0.4, 11.2, 12, 20]
+    labels = [
+        "b: 6.5 (0.4 to 11, 3 models), 8 counted",
+        'a "quoted" one: 16 (12 to 20, 2 models), 20 counted',
+    ]
     assert dots.encoding["y"]["sort"] == labels
     assert (
         "<svg"
         in charts.memorized_per_model(counts)._repr_mimebundle_()["image/svg+xml"]
     )
-    with pytest.raises(ValueError, match="nan in memorised, row 1"):
-        charts.memorized_per_model({"b": [9, np.nan]})
+    unknown = pd.DataFrame({"truly": [9, np.nan], "memorized": [9, np.nan]})
+    with pytest.raises(ValueError, match="'b' has nan in truly, row 1"):
+        charts.memorized_per_model({"b": unknown})
     with pytest.raises(ValueError, match="has no rows"):
         charts.memorized_per_model({})
 

@@ -12,7 +12,8 @@ from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from memowidgets.evaluation import clopper_pearson, compare, roc
-from memowidgets.evaluation.intervals import of_area, true_area
+from memowidgets.evaluation.curve import Truly
+from memowidgets.evaluation.intervals import SortedScores, TrueArea, of_area
 from memowidgets.vocabulary import Note
 
 
@@ -217,6 +218,11 @@ def test_bad_input():
         roc(scores, truth).at("youden")
 
 
+def true_area(scores, probability, bias=0.0):
+    found = TrueArea(SortedScores.of(scores), probability, bias)
+    return found.auc, found.interval
+
+
 def probable(n=600, seed=0):
     rng = np.random.default_rng(seed)
     evidence = rng.normal(-3, 3, size=n)
@@ -269,10 +275,10 @@ def test_of_uncertain_labels_both_aucs_are_given_and_the_surer_first():
     scores, probability = probable()
     hard, soft = roc(scores, probability > 0.5), true_area(scores, probability)
     for n, first in ((63, "AUC for the true labels"), (64, "AUC given these labels")):
-        found = hard.with_truly(9.0, n, probability)
+        found = hard.with_truly(Truly(9.0, n, probability))
         assert (found.true_auc, found.true_auc_interval) == soft
         assert next(iter(found.areas)) == first
-    for unknown in (hard, hard.with_truly(0.0, 8, 0 * probability)):
+    for unknown in (hard, hard.with_truly(Truly(0.0, 8, 0 * probability))):
         assert unknown.true_auc is unknown.true_auc_interval is None
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import below_class, roc
+from memowidgets.evaluation.curve import Truly
 from memowidgets.evaluation.scored import AgainstClass, LowestShare, Scored
 
 # many are equal
@@ -67,7 +68,7 @@ def test_each_member_is_flagged_and_called_as_a_loop_says(found, tau, share, eta
 
 @given(rows, st.lists(st.booleans(), min_size=30, max_size=30), numbers, numbers)
 def test_rows_that_are_picked_out_are_judged_as_among_all(found, mask, tau, eta):
-    some = scored(found, doubt=lambda eta: (1.0, 4, np.arange(float(len(found)))))
+    some = scored(found, doubt=lambda eta: Truly(1.0, 4, np.arange(float(len(found)))))
     keep = np.array(mask[: len(found)])
     picked = some.only(keep)
     on_class = some.against_class.only(keep)
@@ -76,7 +77,7 @@ def test_rows_that_are_picked_out_are_judged_as_among_all(found, mask, tau, eta)
         assert one.flagged(rule).tolist() == some.flagged(wanted)[keep].tolist()
         assert one.status(rule, eta).tolist() == some.status(wanted, eta)[keep].tolist()
     assert picked.positions.tolist() == np.flatnonzero(keep).tolist()
-    assert picked.doubt(eta)[2].tolist() == picked.positions.tolist()
+    assert picked.doubt(eta).calibrated.tolist() == picked.positions.tolist()
     assert (
         on_class.only(np.zeros(len(picked), dtype=bool)).flagged("class").tolist() == []
     )
@@ -136,7 +137,7 @@ def test_scores_are_evaluated_on_the_members_that_log_lira_knows():
         some.evaluated(4.0).auc == roc(scores[known], log_lira[known] >= 4).auc == 0.75
     )
     doubtful = replace(
-        some, doubt=lambda eta: (1.5, 8, np.array([0.9, np.nan, 0.1, 0.5, 0.0]))
+        some, doubt=lambda eta: Truly(1.5, 8, np.array([0.9, np.nan, 0.1, 0.5, 0.0]))
     )
     assert doubtful.evaluated(4.0).n_truly == 1.5
     for nobody in (

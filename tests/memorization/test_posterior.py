@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.intervals import NOISE, pool
 from memowidgets.evaluation import roc
-from memowidgets.evaluation.intervals import true_area
+from memowidgets.evaluation.intervals import SortedScores, TrueArea
 from memowidgets.memorization import probability_memorized
 
 POOLS = 8
@@ -70,7 +70,7 @@ def areas(pools, worse=0.0):
     for values, errors, memorized, score in pools:
         seen = score + worse * rng.normal(size=len(score))
         probability = probability_memorized(values, errors, 4, seen)
-        soft, _ = true_area(seen, probability)
+        soft = TrueArea(SortedScores.of(seen), probability).auc
         found.append((roc(seen, memorized).auc, roc(seen, values >= 4).auc, soft))
     return np.mean(found, axis=0)
 

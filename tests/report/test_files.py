@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from memowidgets.decisions import Decision
+from memowidgets.evaluation.curve import Truly
 from memowidgets.report import schema, write
 from memowidgets.report.page import wire
 from memowidgets.report.words import headline, lead, limits, sure
@@ -86,7 +87,7 @@ def test_the_headline_holds_the_result(log_lira, flagged, facts):
 def test_the_words_of_page_one_are_of_this_audit():
     scored = plain().scored
     doubted = dataclasses.replace(
-        scored, doubt=lambda _eta: (22.4, 32, np.zeros(len(scored)))
+        scored, doubt=lambda _eta: Truly(22.4, 32, np.zeros(len(scored)))
     )
     assert re.search(
         r"\(about 22 of the \d+ truly\)\.$", headline(plain(scored=doubted))

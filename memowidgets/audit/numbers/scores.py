@@ -30,12 +30,12 @@ from memowidgets.audit.evidence import (
 from memowidgets.audit.numbers.truth import (
     aligned_log_lira,
     answered_rightly,
+    calibrated,
     is_log_lira,
     member_log_lira,
     memorized_members,
     notes_on_shape,
     positives,
-    probability_memorized,
     truly_memorized,
     truth_needs,
 )
@@ -46,6 +46,7 @@ from memowidgets.checks import (
     several,
     warn_user,
 )
+from memowidgets.evaluation.curve import Truly
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
 from memowidgets.files import digest
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
@@ -430,7 +431,7 @@ def scored_members(
     values = member_log_lira(evidence) if truth else None
     ids = evidence.members[rows]
 
-    def doubtful(eta: float) -> tuple[float, int, Floats] | None:
+    def doubtful(eta: float) -> Truly | None:
         if values is None:
             return None
         return doubt(evidence, metric, found, pd.Series(values[rows] >= eta, ids), eta)
@@ -455,34 +456,21 @@ def doubt(
     found: Scored,
     memorized: pd.Series,
     eta: float,
-) -> tuple[float, int, Floats] | None:
-    """Return the arguments of `Evaluation.with_truly`, for the members in `memorized`.
+) -> Truly | None:
+    """Return what is known of the true labels of the members in `memorized`.
 
     None where log-LiRA was given as values, which have no errors.
     """
     expected = truly_memorized(evidence, memorized, eta)
     if expected is None:
         return None
-    probability = probability_memorized(
-        evidence, eta, scores=scores_by_id(evidence, metric, found)
+    scores = pd.Series(found.scores, evidence.members[found.positions])
+    # the baseline owes its values to the shadow models, as the truth does
+    probability, bias = calibrated(
+        evidence, eta, scores, independent=metric != BASELINE
     )
-    return (
-        expected,
-        evidence.n_shadows,
-        probability.reindex(memorized.index).to_numpy(np.float64),
-    )
-
-
-def scores_by_id(
-    evidence: Evidence, metric: str | Metric, found: Scored
-) -> pd.Series | None:
-    """Return the scores that the probability of being memorised may depend on.
-
-    The baseline owes its values to the shadow models, as the truth does.
-    """
-    if metric == BASELINE:
-        return None
-    return pd.Series(found.scores, evidence.members[found.positions])
+    of_each = probability.reindex(memorized.index).to_numpy(np.float64)
+    return Truly(expected, evidence.n_shadows, of_each, bias)
 
 
 def named_series(
@@ -649,7 +637,7 @@ def evaluate(
     if not is_log_lira(truth):
         return result
     known = doubt(evidence, metric, found, pairs["memorized"], eta)
-    return result if known is None else result.with_truly(*known)
+    return result if known is None else result.with_truly(known)
 
 
 def _pairs(evidence: Evidence, found: Scored, memorized: pd.Series) -> pd.DataFrame:
@@ -733,10 +721,19 @@ def compare(
 
 
 def area(found: evaluation.Evaluation) -> dict[str, float]:
-    """Return AUC and counts as columns of a table."""
+    """Return AUCs and counts as columns of a table; NaN without the AUC for the true labels."""
     low, high = found.auc_interval
-    counts = {"n": found.n, "n_memorized": found.n_memorized}
-    return {"auc": found.auc, "auc_low": low, "auc_high": high, **counts}
+    true_low, true_high = found.true_auc_interval or (np.nan, np.nan)
+    return {
+        "auc": found.auc,
+        "auc_low": low,
+        "auc_high": high,
+        "true_auc": np.nan if found.true_auc is None else found.true_auc,
+        "true_auc_low": true_low,
+        "true_auc_high": true_high,
+        "n": found.n,
+        "n_memorized": found.n_memorized,
+    }
 
 
 def needs_of(
@@ -817,4 +814,6 @@ def pooled_evaluation(
     result = result.with_warnings(
         *evidence.notes_at("prediction"), *notes.values(), *said
     )  # all targets have as many shadow models
-    return result.with_truly(truly, first.n_shadows) if is_log_lira(truth) else result
+    if not is_log_lira(truth):
+        return result
+    return result.with_truly(Truly(truly, first.n_shadows))

@@ -11,7 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import memorization
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.checks import id_text, real_number, to_numpy, warn_user
+from memowidgets.evaluation.intervals import bias_of
+from memowidgets.files import array_digest
 from memowidgets.memorization.densities import check_variance, note_on_shape
+from memowidgets.memorization.posterior import redrawn_truths
 from memowidgets.metrics import logit_gap
 from memowidgets.store import NotThereError
 from memowidgets.training.checkpoint import Record
@@ -148,7 +151,7 @@ def support(evidence: Evidence, eta: float) -> memorization.Support | None:
     return None if np.isnan(found.memorized).all() else found
 
 
-def memorized_per_model(evidence: Evidence, eta: float) -> pd.Series:
+def memorized_per_model(evidence: Evidence, eta: float) -> pd.DataFrame:
     """Return how many samples each model memorises, as `Audit.memorized_per_model` describes."""
     models = evidence.all_models(evidence.names.record("final").name)
     found = memorization.support(models.gaps, models.members, real_number("eta", eta))
@@ -162,7 +165,8 @@ def memorized_per_model(evidence: Evidence, eta: float) -> pd.Series:
     names = pd.Index(
         ["target" if i < 0 else int(i) for i in models.indices], name="model"
     )
-    return pd.Series(found.per_model, names, name="memorized")
+    counts = {"truly": found.truly_per_model, "memorized": found.per_model}
+    return pd.DataFrame(counts, names)
 
 
 def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
@@ -268,25 +272,43 @@ def memorized_members(
 
 
 def probability_memorized(
-    evidence: Evidence,
-    eta: float,
-    checkpoint: str | float = "final",
-    scores: pd.Series | None = None,
+    evidence: Evidence, eta: float, checkpoint: str | float = "final"
 ) -> pd.Series:
-    """Return the probability that each member's true log-LiRA is at least η, by id.
-
-    With `scores`, only of members that have one; it is then estimated separately for members of
-    low and of high scores, see `memowidgets.memorization.probability_memorized`.
-    """
+    """Return the probability that each member's true log-LiRA is at least η, by id."""
     table = log_lira_table(evidence, checkpoint, return_std=True)
-    given = None
-    if scores is not None:
-        table = table.loc[table.index.intersection(scores.index, sort=False)]
-        given = scores[table.index].to_numpy()
     probability = memorization.probability_memorized(
-        table["log_lira"], table["log_lira_std"], eta, given
+        table["log_lira"], table["log_lira_std"], eta
     )
     return pd.Series(probability, table.index).dropna()
+
+
+def calibrated(
+    evidence: Evidence, eta: float, scores: pd.Series, *, independent: bool
+) -> tuple[pd.Series, float]:
+    """Return the same for the members that have a score, and the bias of an AUC by it.
+
+    Where the scores are `independent` of the shadow models, the probability is estimated
+    separately for members of low and of high scores.
+    """
+
+    def found() -> tuple[pd.Series, float]:
+        table = log_lira_table(evidence, "final", return_std=True)
+        table = table.loc[table.index.intersection(scores.index, sort=False)]
+        values = scores[table.index].to_numpy(np.float64)
+        asked = (
+            table["log_lira"].to_numpy(),
+            table["log_lira_std"].to_numpy(),
+            eta,
+            values if independent else None,
+        )
+        probability = memorization.probability_memorized(*asked)
+        known = pd.Series(probability, table.index).dropna()
+        return known, bias_of(values, redrawn_truths(*asked))
+
+    final = evidence.names.record("final").name
+    of_members = scores.reindex(evidence.members).to_numpy(np.float64)
+    question = "calibrated", array_digest(of_members), independent
+    return evidence.cache.of(question, (_state(evidence, final), eta), found)
 
 
 def warn_of_probabilities(evidence: Evidence, checkpoint: str | float) -> None:

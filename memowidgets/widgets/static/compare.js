@@ -227,7 +227,7 @@ export class Compare {
     write(this.first, wire.names[0]);
     write(this.said, wire.said || NO_OTHERS);
     this.areas.replaceChildren(
-      html("caption", {}, "All scores by AUC, with the 95 % interval"),
+      html("caption", {}, `All scores by ${wire.area}, with the 95 % interval`),
       ...wire.areas.map(areaRow),
     );
     this.areas.hidden = wire.areas.length === 0;

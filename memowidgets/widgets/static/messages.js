@@ -416,6 +416,7 @@
  * @property {Bytes | null} bits  who is memorised; null without ground truth
  * @property {string} truly
  * @property {string} said  how much the AUCs of the first two differ
+ * @property {string} area  which AUC the areas are, such as the one for the true labels
  * @property {Area[]} areas
  */
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks when                    # the tables, from the kept results
     python -m benchmarks when run [SETTING …]    # train what is missing, and keep its numbers
+    python -m benchmarks when write              # docs/when.svg
 
 benchmarks/when.toml names settings, seeds, scores and decisions. It was committed before the first
 of the audits was trained. A run goes on where it was stopped, and loses one model at most. It
@@ -20,6 +21,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import torch
@@ -518,6 +520,60 @@ def _free_score(results: list[Result]) -> str:
     return f"{markdown(['setting', *table.columns], rows)}\n\n{said}"
 
 
+# ---------------------------------------------------------------- picture
+
+
+def chart() -> alt.HConcatChart:
+    """Draw both losses of a noisy table and of CIFAR-10, with the moments to look at."""
+    one = Result.read("tangle-20").kept
+    columns = {"median training loss": "median_loss", "mean held-out loss": "test_loss"}
+    table = pd.DataFrame(
+        {"epoch": one["curve.epoch"][0]}
+        | {name: one[f"curve.{column}"][0] for name, column in columns.items()}
+    )
+    noisy = {"look here": one["rule.epoch"][0], "ρ": one["rho.epoch"][0]}
+    recorded = mw.open_recorded("cifar10-wrn")
+    found = recorded.checkpoints.rename(columns={v: k for k, v in columns.items()})
+    lowest = float(found["epoch"].iloc[int(found["mean held-out loss"].argmin())])
+    pictures = {"lowest": lowest, "ρ": float(recorded.prediction.record.epoch)}
+    titles = "A table with 20 % wrong labels", "CIFAR-10, WideResNet"
+    panels = [
+        _panel(table, [*columns], noisy, titles[0]),
+        _panel(found.reset_index(), [*columns], pictures, titles[1]),
+    ]
+    return (
+        alt.hconcat(*panels)
+        .configure(background="white")
+        .configure_legend(orient="top", title=None)
+    )
+
+
+def _panel(
+    table: pd.DataFrame, lines: list[str], moments: dict[str, float], title: str
+) -> alt.LayerChart:
+    long = table.melt("epoch", lines, "line", "loss")
+    colours = alt.Scale(domain=lines, range=["#1c5d8c", "#c2570c"])
+    dashes = alt.Scale(domain=lines, range=[[1, 0], [5, 3]])
+    curves = (
+        alt.Chart(long)
+        .mark_line()
+        .encode(
+            alt.X("epoch:Q", title="Epoch"),
+            alt.Y("loss:Q", title="Loss (nats)"),
+            color=alt.Color("line:N", scale=colours),
+            strokeDash=alt.StrokeDash("line:N", scale=dashes),
+        )
+    )
+    at = pd.DataFrame({"epoch": [*moments.values()], "said": [*moments]})
+    rules = alt.Chart(at).mark_rule(color="#5b6168").encode(x="epoch:Q")
+    words = (
+        alt.Chart(at)
+        .mark_text(align="left", dx=4, color="#22262a")
+        .encode(x="epoch:Q", y=alt.value(10), text="said:N")
+    )
+    return (curves + rules + words).properties(width=280, height=180, title=title)
+
+
 # ---------------------------------------------------------------- command
 
 
@@ -527,6 +583,7 @@ def main(words: list[str]) -> None:
         prog="python -m benchmarks when", description=__doc__
     )
     commands = parser.add_subparsers(dest="command")
+    commands.add_parser("write", help="write docs/when.svg")
     run = commands.add_parser("run", help="train what is missing, and keep its numbers")
     every = [*SETTINGS, *(AGAIN + name for name in PLAN["decisions"]["again"])]
     run.add_argument("settings", nargs="*", choices=[*every, []], help="default: all")
@@ -538,6 +595,9 @@ def main(words: list[str]) -> None:
     run.add_argument("--banking77", type=Path, help="Banking77's test messages")
     run.add_argument("--smollm2", type=Path, help="folder for from_pretrained")
     asked = parser.parse_args(words)
+    if asked.command == "write":
+        chart().save(confirm.PAGES / "when.svg")
+        return
     if asked.command != "run":
         print(tables())
         return

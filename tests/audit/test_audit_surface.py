@@ -15,7 +15,7 @@ from memowidgets.store import StoreError
         # names
         (lambda a: a.score("psmy"), "valid: psmi, loss, logit_gap, mahalanobis, csl, .*baseline"),
         (lambda a: a.score("psmi", layer=[1]), r"unknown layer \[1\]; valid: last"),
-        (lambda a: a.score("psmi", checkpoint=2.5), "valid: prediction, final, an epoch, or one"),
+        (lambda a: a.score("psmi", checkpoint=2.5), "prediction, final, rho, an epoch, or one"),
         (lambda a: a.score("loss", checkpoint=None), "unknown checkpoint None; valid: prediction"),
         (lambda a: a.score("loss", checkpoint=True), "unknown checkpoint True; .*epoch-2"),
         (lambda a: a.run_shadows(1, checkpoints=["end"]), "unknown checkpoint 'end'"),

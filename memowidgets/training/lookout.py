@@ -102,7 +102,10 @@ class Prediction:
         if self.held_out == "losses":
             return ""
         if self.held_out == "none":
-            return "; held-out samples (held_out=) would tell whether it is too late by then"
+            return (
+                "; samples that are held out (held_out=) would tell whether the model has begun "
+                "before to learn what does not generalise"
+            )
         if self.lowest is None or self.lowest == self.record or self.until is None:
             return ""
         return (

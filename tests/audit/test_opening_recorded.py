@@ -67,6 +67,8 @@ def test_the_run_itself_opens_with_data_and_model_made_again_and_holds_no_questi
 
 def test_all_numbers_come_back(audit, folder):
     again = mw.Audit.open(folder)
+    assert again.prediction == audit.prediction  # with each held-out sample's loss
+    assert again.prediction.held_out == "losses"
     assert again.recording == ABOUT
     assert again.members.tolist() == audit.members.tolist()
     assert again.checkpoints.equals(audit.checkpoints)

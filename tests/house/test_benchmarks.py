@@ -5,8 +5,9 @@ from argparse import Namespace
 import numpy as np
 import pytest
 
-from benchmarks import confirm, on_gpu
+from benchmarks import confirm, on_gpu, when
 from memowidgets.evaluation import below_class
+from memowidgets.memorization import probability_memorized
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,42 @@ def test_what_is_found_in_the_lowest_share_agrees_with_a_loop() -> None:
         ]
         found += (result.kept["log_lira"][lowest] >= 4).sum()
     assert result.found_in(0.1, "psmi") == pytest.approx(found / result.memorized.sum())
+
+
+# `python -m benchmarks when`
+
+
+@pytest.fixture(scope="module")
+def outcome() -> when.Result:
+    return when.Result.read("outcome")
+
+
+def test_a_share_of_the_labels_is_another_one_and_nothing_else() -> None:
+    _, data, _ = when.SETTINGS["shells-20"](Namespace())
+    changed = when.flipped(data, 0.2)
+    assert (changed.labels != data.labels).mean() == pytest.approx(0.2)
+    questions = when.SETTINGS["patients-flipped"](Namespace())[1].take(range(50))
+    assert (when.flipped(questions, 0.2).labels != questions.labels).sum() == 10
+
+
+def test_areas_for_the_true_labels_agree_with_a_loop(outcome: when.Result) -> None:
+    scores, p = outcome.scores("rule", "loss"), np.empty(len(outcome.memorized))
+    for target in np.unique(outcome.kept["target"]):
+        own = outcome.kept["target"] == target
+        truth = outcome.kept["log_lira"][own], outcome.kept["error"][own]
+        p[own] = probability_memorized(*truth, 4.0, scores[own])
+    right, pairs = 0.0, 0.0
+    for i in range(len(p)):
+        below = (scores[i] < scores) + 0.5 * (scores[i] == scores)
+        right += p[i] * ((1 - p) * below).sum()
+        pairs += p[i] * (1 - p).sum()
+    areas = outcome.areas("rule", "loss")
+    assert right / pairs == pytest.approx(areas[0])
+    assert areas[1] != pytest.approx(areas[0], abs=1e-6)  # without the first target
+
+
+def test_a_gain_of_nothing_is_0(outcome: when.Result) -> None:
+    assert outcome.gain("psmi", "rho") == pytest.approx((0.0, 0.0, 0.0))
 
 
 # `python -m benchmarks gpu`: all of it on a CPU, and without a device or memory

@@ -11,11 +11,24 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
-texts = project["dependencies"] + [
-    text for extra in sys.argv[1:] for text in project["optional-dependencies"][extra]
-]
-for requirement in map(Requirement, texts):
-    for bound in requirement.specifier:
-        if bound.operator in (">=", "=="):
-            print(f"{requirement.name}=={bound.version}")
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+
+def lowest_versions(*extras: str) -> dict[str, str]:
+    """Return the lowest version by library, of the plain install and of extras."""
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    texts = [
+        *project["dependencies"],
+        *(text for one in extras for text in project["optional-dependencies"][one]),
+    ]
+    return {
+        requirement.name: bound.version
+        for requirement in map(Requirement, texts)
+        for bound in requirement.specifier
+        if bound.operator in (">=", "==")
+    }
+
+
+if __name__ == "__main__":
+    for library, version in lowest_versions(*sys.argv[1:]).items():
+        print(f"{library}=={version}")

@@ -102,6 +102,9 @@ def run(name):
 MADE = {
     "trainer_classification": made_texts,
     "trainer_sft_messages": made_questions,
+    "trl_sft": made_questions,
+    "peft_lora": made_questions,
+    "frame_of_anything": made_table,
     "lightning_module": made_arrays,
     "loop_of_dicts": made_arrays,
     "folder_of_pictures": made_pictures,
@@ -123,7 +126,12 @@ def test_every_script_has_its_files():
 
 
 SLOW = {"lightning_module"}  # to import Lightning takes five seconds
-NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MADE]
+ELSEWHERE = {"trl_sft", "peft_lora", "frame_of_anything"}  # in test_versions.py
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
+    for name in MADE
+    if name not in ELSEWHERE
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

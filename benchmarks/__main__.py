@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import (
     bases,
+    cleaning,
     confirm,
     dashboard,
     device,
@@ -45,6 +46,7 @@ TOPICS = {
     "layers": scores.layers,
     "auc": scores.auc,
     "intervals": intervals.rows,
+    "cleaning": cleaning.rows,
     "label-errors": label_errors.rows,
     "lira": scores.lira,
     "variances": truth.variances,
@@ -105,6 +107,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
     parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
+    parser.add_argument(
+        "--runs", type=Path, help="folder for the runs of cleaning, which stay there"
+    )
     parser.add_argument("--device", help="of device and gpu (default: auto)")
     parser.add_argument(
         "--tiny", action="store_true", help="all parts of gpu, on a CPU, too"

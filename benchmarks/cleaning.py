@@ -1,4 +1,4 @@
-"""What removal of the flagged samples gains: planted wrong labels, and a table of ordinary rows.
+"""What removal of the flagged samples gains: planted wrong labels, and two tables without any.
 
     python -m benchmarks cleaning
 
@@ -22,10 +22,11 @@ import memowidgets as mw
 from benchmarks.confirm import PLAN, SETTINGS, markdown
 from benchmarks.measure import Namespace, Row
 from memowidgets.data import Dataset
+from memowidgets.memorization import support
 from memowidgets.models import Model
 
 SHADOWS = 24
-ORDINARY = "tail-20"  # of benchmarks/confirm.toml
+ORDINARY = ("diabetes", "tail-20")  # of benchmarks/confirm.toml
 
 
 def rows(arguments: Namespace) -> list[Row]:
@@ -42,12 +43,13 @@ def rows(arguments: Namespace) -> list[Row]:
 def _cases(arguments: Namespace) -> Iterator[tuple[str, tuple[Any, ...]]]:
     digits = mw.data.load_digits(canaries=0.05, seed=0)
     yield "digits", (mw.models.ConvNet(), digits, None, {"tau": 0.0})
-    of = PLAN["settings"][ORDINARY]
-    model, table, more = SETTINGS[ORDINARY](arguments)
-    training = mw.TrainingConfig(
-        epochs=of["epochs"], checkpoint_every=of["every"], batch_size=16, **more
-    )
-    yield "table", (model, table, training, {"share": 0.1})
+    for name in ORDINARY:
+        of = PLAN["settings"][name]
+        model, table, more = SETTINGS[name](arguments)
+        training = mw.TrainingConfig(
+            epochs=of["epochs"], checkpoint_every=of["every"], batch_size=16, **more
+        )
+        yield name, (model, table, training, {"share": 0.1})
 
 
 def _cleaned(
@@ -69,14 +71,34 @@ def _cleaned(
         "without the flagged samples": data.take(_others(data, flagged)),
         "without as many random samples": data.take(_others(data, chosen)),
     }
-    table, counts = [], {}
+    table, rates = [], []
     for name, of in left.items():
         judge = mw.Audit(model, of, folder / name, training, seed=0)
         judge.train()
         judge.run_shadows(SHADOWS, design="balanced")
-        counts[name] = judge.memorized_per_model()
-        table.append([name, str(len(of)), *_in_words(counts[name])])
-    return markdown(["trained on halves of", "samples", "truly", "counted"], table)
+        counts = judge.memorized_per_model()
+        table.append([name, str(len(of)), *_in_words(counts)])
+        rates.append(_memorized_by(judge))
+    before, after, _ = rates
+    removed = before.index.isin(flagged)
+    share = before["memorized"][removed].sum() / before["memorized"].sum()
+    kept = before[~removed].sum()
+    said = (
+        f"The {len(flagged)} removed samples had {share:.0%} of what was memorised. Of the others, "
+        f"a model memorised {kept['memorized'] / kept['models']:.1%} before and "
+        f"{after['memorized'].sum() / after['models'].sum():.1%} after."
+    )
+    head = ["trained on halves of", "samples", "truly", "counted"]
+    return f"{markdown(head, table)}\n\n{said}"
+
+
+def _memorized_by(judge: mw.Audit) -> pd.DataFrame:
+    """Return how many models memorised each sample, of how many that trained on it."""
+    models = judge.evidence.all_models(judge.evidence.names.record("final").name)
+    found = support(models.gaps, models.members)
+    ids = judge.data.ids[judge.evidence.pool]
+    table = {"memorized": found.memorized, "models": found.models}
+    return pd.DataFrame(table, ids).dropna()
 
 
 def _others(data: Dataset, ids: Any) -> NDArray[np.intp]:

@@ -202,6 +202,22 @@ def test_the_dashboard_says_it_too(recorded):
     dashboard.close()
 
 
+def test_the_page_compares_two_scores_as_python_does(recorded):
+    dashboard = recorded.dashboard()
+    assert dashboard.wait(20)
+    shown = {"checkpoint": dashboard.checkpoint, "layer": dashboard.layer}
+    dashboard.comparing = [{**shown, "metric": "loss"}]
+    assert dashboard.wait(20)
+    both = recorded.evaluate("psmi"), recorded.evaluate("loss")
+    sent = dashboard._compared
+    assert sent["area"] == "AUC for the true labels"
+    marked = {row["auc"][0]: row["auc"][1:] for row in sent["areas"] if row["marked"]}
+    assert marked == {one.true_auc: [*one.true_auc_interval] for one in both}
+    for end in mw.evaluation.compare(*both).true_interval:
+        assert f"{abs(end):.2f}" in sent["said"]
+    dashboard.close()
+
+
 @pytest.mark.parametrize("metric", ["psmi", "baseline"])
 def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(
     recorded, metric
@@ -221,7 +237,13 @@ def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(
     assert list(found.areas.values())[1] == (found.auc, found.auc_interval)
     many = found.with_truly(Truly(15.0, 64, found.calibrated))
     assert list(many.areas) == ["AUC given these labels", "AUC for the true labels"]
-    planted = mw.open_recorded("patients-smollm2").evaluate("psmi", truth="canaries")
+    of_table = recorded.compare(metric, truth="log_lira").iloc[0]
+    columns = of_table[["true_auc", "true_auc_low", "true_auc_high"]]
+    assert tuple(columns) == (area.auc, *area.interval)
+    patients = mw.open_recorded("patients-smollm2")
+    unknown = patients.compare("psmi", truth="canaries").iloc[0]
+    assert np.isnan(unknown["true_auc"])
+    planted = patients.evaluate("psmi", truth="canaries")
     assert planted.true_auc is planted.true_auc_interval is None
     assert list(planted.areas) == ["AUC"]
 

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from memowidgets.evaluation import clopper_pearson, compare, roc
 from memowidgets.evaluation.curve import Truly
-from memowidgets.evaluation.intervals import SortedScores, TrueArea, of_area
+from memowidgets.evaluation.intervals import SortedScores, TrueArea, bias_of, of_area
 from memowidgets.vocabulary import Note
 
 
@@ -280,6 +280,81 @@ def test_of_uncertain_labels_both_aucs_are_given_and_the_surer_first():
         assert next(iter(found.areas)) == first
     for unknown in (hard, hard.with_truly(Truly(0.0, 8, 0 * probability))):
         assert unknown.true_auc is unknown.true_auc_interval is None
+
+
+def with_truth(n_shadows, bias=0.0, seed=0):
+    """Two scores of the same samples, and labels of which nobody is sure."""
+    scores, probability = probable()
+    others = scores + np.random.default_rng(seed).normal(size=len(scores))
+    return [
+        roc(each, probability > 0.5).with_truly(
+            Truly(9.0, n_shadows, probability, bias)
+        )
+        for each in (scores, others)
+    ]
+
+
+def test_the_interval_for_the_true_labels_is_widened_by_the_bias_alone():
+    plain = with_truth(32)[0]
+    low, high = plain.true_auc_interval
+    for bias, expected in ((-0.02, (low, high + 0.02)), (0.02, (low - 0.02, high))):
+        found = with_truth(32, bias)[0]
+        assert found.true_auc == plain.true_auc
+        assert found.true_auc_interval == pytest.approx(expected)
+    assert with_truth(32, -1.0)[0].true_auc_interval == (low, 1)
+
+
+def test_the_bias_is_the_mean_distance_from_the_truth():
+    scores = np.arange(6.0)
+    lowest, all_alike = np.arange(6) < 2, np.full(6, 1 / 3)
+    assert bias_of(scores, [(lowest, lowest * 1.0)]) == 0
+    drawn = [(lowest, all_alike), (lowest, lowest * 1.0)]
+    assert bias_of(scores, drawn) == pytest.approx(-0.25)
+    nobody = [(lowest & False, all_alike), (~(lowest & False), all_alike)]
+    assert bias_of(scores, nobody) == 0
+
+
+def test_a_comparison_has_the_difference_for_the_true_labels_from_the_same_draws():
+    one, other = with_truth(32)
+    found = compare(one, other)
+    assert found.true_difference == one.true_auc - other.true_auc
+    low, high = found.true_interval
+    assert low < found.true_difference < high
+    apart = np.hypot(np.ptp(one.true_auc_interval), np.ptp(other.true_auc_interval))
+    assert high - low < 0.9 * apart  # their noise is shared
+    same = compare(one, with_truth(32)[0])
+    assert same.true_difference == 0
+    assert same.true_interval == pytest.approx((0, 0), abs=0.02)  # each is skewed
+    assert compare(other, one).true_interval == pytest.approx((-high, -low), abs=0.005)
+    biased, unbiased = with_truth(32, -0.03)[0], other
+    assert compare(biased, unbiased).true_interval == pytest.approx((low, high + 0.03))
+
+
+@pytest.mark.parametrize(
+    ("n_shadows", "is_tested", "first"),
+    [
+        (15, False, "AUC for the true labels"),
+        (16, True, "AUC for the true labels"),
+        (63, True, "AUC for the true labels"),
+        (64, True, "AUC given these labels"),
+    ],
+)
+def test_the_surer_difference_leads_and_few_shadow_models_test_nothing(
+    n_shadows, is_tested, first
+):
+    found = compare(*with_truth(n_shadows))
+    assert (found.p_value is not None) == (found.z is not None) == is_tested
+    assert next(iter(found.differences)) == first
+    assert repr(found).index(first) < 40
+    assert ("p = " in repr(found)) == is_tested
+
+
+def test_labels_without_errors_have_one_difference_and_a_test():
+    one, other = (roc(of.scores, of.memorized) for of in with_truth(32))
+    found = compare(one, other)
+    assert list(found.differences) == ["AUC"]
+    assert found.p_value is not None
+    assert found.true_difference is found.true_interval is None
 
 
 def test_a_curve_that_is_written_to_changes_no_later_one():

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from benchmarks.intervals import CASES, crossed, drawn
+from benchmarks.intervals import (
+    CASES,
+    SIGHT,
+    crossed,
+    drawn,
+    evaluated,
+    hard_and_easy,
+    observed,
+    simulated,
+)
 from memowidgets.evaluation import clopper_pearson, compare, roc
 from memowidgets.evaluation.intervals import newcombe, of_difference
 
@@ -139,6 +148,44 @@ def test_few_targets_are_wider_than_the_bootstrap():
     a, _, truth, sample, target = crossed(0, 8, 300, 0.4)
     many = roc(a, truth, groups=sample, models=target)
     assert not any("only" in note for note in many.warnings if "models:" in note)
+
+
+def test_the_bias_that_its_own_simulation_shows_is_that_of_the_auc_for_true_labels():
+    """Ten other studies: with it 1.00 are covered, without it .10."""
+    *_, true, score = simulated(1, 99, 100_000, "Gaussian", SIGHT[".998"])
+    area, found = roc(score, true >= 4).auc, []
+    for seed in range(6):
+        made = simulated(8, seed, 1000, "Gaussian", SIGHT[".998"])
+        values, errors, _, score = observed(*made)
+        found.append(evaluated(values, errors, score, 8))
+    assert np.mean([one.bias for one in found]) < -0.005
+    covered = np.array(
+        [
+            [low <= area <= high for low, high in of]
+            for of in (
+                [one.true_auc_interval for one in found],
+                [one.true_area.unbiased_interval for one in found],
+            )
+        ]
+    )
+    with_it, without = covered.sum(axis=1)
+    assert with_it >= 5
+    assert without <= 3
+
+
+@pytest.mark.slow
+def test_the_difference_for_the_true_labels_covers_where_that_of_the_labels_does_not():
+    """24 other studies: .92 and .50 at 8 shadow models."""
+    *_, true, a, b = hard_and_easy(1, 99, 100_000, "Gaussian")
+    difference = roc(a, true >= 4).auc - roc(b, true >= 4).auc
+    covered = np.zeros(2)
+    for seed in range(24):
+        values, errors, _, *both = observed(*hard_and_easy(8, seed, 1000, "Gaussian"))
+        found = compare(*(evaluated(values, errors, each, 8) for each in both))
+        intervals = found.true_interval, found.interval
+        covered += [low <= difference <= high for low, high in intervals]
+    assert covered[0] >= 19
+    assert covered[1] <= covered[0] - 4
 
 
 @pytest.mark.parametrize(

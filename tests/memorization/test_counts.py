@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from memowidgets.memorization import log_lira, support
 
@@ -57,6 +58,23 @@ def test_below_nine_models_a_side_there_is_no_count():
     for none in (support(*made(m=17)), support([[1.0, 2.0]], [[True, False]])):
         assert np.isnan(none.memorized).all()
         assert np.isnan(none.per_model).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_how_many_truly_are_is_held_against_simulated_truth(share):
+    """Where nothing is memorised, nearly all that counts passed η by chance."""
+    rng, n, m = np.random.default_rng(1), 800, 24
+    members = np.argsort(rng.random((m, n)), axis=0) < m // 2
+    deviation = np.exp(rng.normal(0, 0.35, n))
+    effect = deviation * np.where(rng.random(n) < share, 3.5, 0.2)
+    gaps = rng.normal(size=(m, n)) * deviation + effect * members
+    true = (gaps**2 - (gaps - effect) ** 2) / (2 * deviation**2) >= 4
+    found = support(gaps, members)
+    counted, truly = found.per_model.mean(), found.truly_per_model.mean()
+    assert truly == pytest.approx((true & members).sum() / m, 0.2, 0.5)
+    if not share:
+        assert truly < counted / 2
+    assert np.isnan(support(*made(m=17)).truly_per_model).all()
 
 
 def test_equal_gaps_are_not_memorised():

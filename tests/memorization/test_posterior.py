@@ -9,6 +9,7 @@ from benchmarks.intervals import NOISE, pool
 from memowidgets.evaluation import roc
 from memowidgets.evaluation.intervals import SortedScores, TrueArea
 from memowidgets.memorization import probability_memorized
+from memowidgets.memorization.posterior import redrawn_truths
 
 POOLS = 8
 EDGES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -115,6 +116,27 @@ def test_no_error_is_no_doubt_and_nan_stays_nan():
     found = probability_memorized([3.9, 4.0, np.nan, 5.0], [0.0, 0.0, 1.0, np.nan])
     np.testing.assert_array_equal(found, [0, 1, np.nan, np.nan])
     assert probability_memorized([], []).shape == (0,)
+
+
+def test_redrawn_truths_are_as_many_and_as_uncertain_as_what_was_fitted():
+    values, errors, _, score = pool(16, 3)
+    values[:2], errors[:2] = (9.0, np.nan), (0.0, 1.0)
+    said = probability_memorized(values, errors, 4, score)
+    drawn = redrawn_truths(values, errors, 4, score)
+    truths = np.stack([truth for truth, _ in drawn])
+    again = np.stack([probability for _, probability in drawn])
+    assert truths[:, 0].all()
+    assert (again[:, 0] == 1).all()
+    assert not truths[:, 1].any()
+    assert np.isnan(again[:, 1]).all()
+    expected = np.nansum(said)
+    assert truths.sum(axis=1).mean() == pytest.approx(expected, rel=0.25)
+    assert np.nansum(again, axis=1).mean() == pytest.approx(expected, rel=0.25)
+    assert len(np.unique(truths, axis=0)) == len(truths)
+    # what is drawn as memorised is believed more than what is not
+    assert again[:, 2:][truths[:, 2:]].mean() > 5 * np.nanmean(again)
+    sure = redrawn_truths([3.0, 5.0], [0.0, 0.0])
+    assert all(truth.tolist() == said.tolist() == [False, True] for truth, said in sure)
 
 
 def test_many_samples_are_little_work():

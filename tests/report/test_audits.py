@@ -64,9 +64,10 @@ def test_a_recorded_audit(of_the_recorded, recorded):
     memorized = recorded.log_lira() >= found["truth"]["eta"]
     wrong = sum(gaps[name] <= 0 for name in memorized.index[memorized])
     assert found["truth"]["memorized_but_wrong"] == wrong > 0
-    assert (
-        found["truth"]["at_tau"]["found"] == recorded.evaluate("psmi").at(-0.02).found
-    )
+    evaluation = recorded.evaluate("psmi")
+    assert found["truth"]["at_tau"]["found"] == evaluation.at(-0.02).found
+    assert found["truth"]["true_auc"] == evaluation.true_auc
+    assert tuple(found["truth"]["true_auc_interval"]) == evaluation.true_auc_interval
     assert found["prediction"]["checkpoint"] == recorded.prediction.record.name
     assert [row["drop"] for row in found["checkpoints"]] == recorded.checkpoints[
         "drop"

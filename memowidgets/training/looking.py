@@ -22,7 +22,7 @@ _LASTING = 0.5  # and the share of the epochs so far
 _ROUNDING = 1e-9  # of epochs
 
 
-class Place(NamedTuple):
+class PlaceToLook(NamedTuple):
     """A checkpoint, and why it is the one to look at.
 
     Attributes
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Curves:
+class TrainingCurves:
     """What a training shows of itself at each checkpoint after step 0, in the order of training.
 
     Parameters
@@ -116,7 +116,9 @@ class Curves:
         return bool(rise.mean() > _ERRORS * error)
 
 
-def place_to_look(curves: Curves, rho: float, until: int | None = None) -> Place:
+def place_to_look(
+    curves: TrainingCurves, rho: float, until: int | None = None
+) -> PlaceToLook:
     """Choose the checkpoint at which memorisation is predicted.
 
     It is the earliest of three: the first one that reached ρ; the one with the lowest held-out
@@ -126,7 +128,7 @@ def place_to_look(curves: Curves, rho: float, until: int | None = None) -> Place
 
     Parameters
     ----------
-    curves : Curves
+    curves : TrainingCurves
         The curves of the training.
     rho : float
         Required drop of the median loss.
@@ -136,27 +138,29 @@ def place_to_look(curves: Curves, rho: float, until: int | None = None) -> Place
     Examples
     --------
     >>> epochs, drops = np.arange(1, 6), np.array([0.5, 0.7, 0.8, 0.9, 0.96])
-    >>> place_to_look(Curves(epochs, drops), rho=0.95)
-    Place(at=4, why='rho')
+    >>> place_to_look(TrainingCurves(epochs, drops), rho=0.95)
+    PlaceToLook(at=4, why='rho')
     >>> held_out = [np.array([1.0, 1.1, 0.9]) * x for x in (0.9, 0.6, 0.5, 0.7, 0.8)]
-    >>> place_to_look(Curves(epochs, drops, held_out, guessing=1.4), rho=0.95)
-    Place(at=2, why='turn')
+    >>> place_to_look(TrainingCurves(epochs, drops, held_out, guessing=1.4), rho=0.95)
+    PlaceToLook(at=2, why='turn')
     """
     last = len(curves.epochs) - 1 if until is None else until
     reached = np.flatnonzero(curves.drops[: last + 1] >= rho)
     end = int(reached[0]) if len(reached) else last
-    found: list[Place] = []
+    found: list[PlaceToLook] = []
     turn = _lowest(curves, end)
     if turn is not None and curves.risen(turn, end):
-        found.append(Place(turn, "turn"))
+        found.append(PlaceToLook(turn, "turn"))
     if len(reached):
-        found.append(Place(end, "rho"))
+        found.append(PlaceToLook(end, "rho"))
     elif (level := _level_start(curves, end)) is not None:
-        found.append(Place(level, "level"))
-    return min(found, default=Place(last, "unsettled"), key=lambda place: place.at)
+        found.append(PlaceToLook(level, "level"))
+    return min(
+        found, default=PlaceToLook(last, "unsettled"), key=lambda place: place.at
+    )
 
 
-def settled_at(curves: Curves, rho: float) -> int | None:
+def settled_at(curves: TrainingCurves, rho: float) -> int | None:
     """Return the checkpoint at which a training is interrupted to look, or None if at none yet.
 
     That is the first one at which ρ is reached, a turn of the held-out loss has lasted, or the drop
@@ -165,9 +169,9 @@ def settled_at(curves: Curves, rho: float) -> int | None:
     Examples
     --------
     >>> drops = np.array([0.5, 0.7, 0.78, 0.79, 0.79, 0.8, 0.8])
-    >>> level = Curves(np.arange(1, 8), drops)
+    >>> level = TrainingCurves(np.arange(1, 8), drops)
     >>> settled_at(level, rho=0.95), place_to_look(level, rho=0.95)
-    (5, Place(at=2, why='level'))
+    (5, PlaceToLook(at=2, why='level'))
     """
     for end, drop in enumerate(curves.drops):
         lasts = _turn_lasts(curves, end)
@@ -176,7 +180,7 @@ def settled_at(curves: Curves, rho: float) -> int | None:
     return None
 
 
-def _lowest(curves: Curves, end: int) -> int | None:
+def _lowest(curves: TrainingCurves, end: int) -> int | None:
     """Return the checkpoint with the lowest held-out loss so far, if it is below guessing."""
     means = curves.means[: end + 1]
     if not len(means):
@@ -185,13 +189,13 @@ def _lowest(curves: Curves, end: int) -> int | None:
     return lowest if means[lowest] < curves.guessing else None
 
 
-def _turn_lasts(curves: Curves, end: int) -> bool:
+def _turn_lasts(curves: TrainingCurves, end: int) -> bool:
     """Return whether held-out loss has turned long ago: one spike is no turn."""
     turn = _lowest(curves, end)
     return turn is not None and _lasts(curves, turn, end) and curves.risen(turn, end)
 
 
-def _level_start(curves: Curves, end: int) -> int | None:
+def _level_start(curves: TrainingCurves, end: int) -> int | None:
     """Return the first checkpoint of the stretch on which the drop is level; None without one.
 
     What counts is the largest drop so far. A spike of the loss neither ends nor makes a stretch.
@@ -204,7 +208,7 @@ def _level_start(curves: Curves, end: int) -> int | None:
     return start if _lasts(curves, start, end) else None
 
 
-def _lasts(curves: Curves, start: int, end: int) -> bool:
+def _lasts(curves: TrainingCurves, start: int, end: int) -> bool:
     """Return whether three checkpoints and half of the epochs so far came since a checkpoint."""
     epochs = curves.epochs[end] - curves.epochs[start]
     enough = _LASTING * curves.epochs[end] - _ROUNDING

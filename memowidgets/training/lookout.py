@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import has_form, real_number, warn_user, whole_number
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import Record, held_out_of
-from memowidgets.training.looking import Curves, Why, place_to_look, settled_at
+from memowidgets.training.looking import TrainingCurves, Why, place_to_look, settled_at
 from memowidgets.vocabulary import Note, percent
 
 RHO = "rho.json"
@@ -280,7 +280,7 @@ class Told:
     place, at : str
         Checkpoint to look at, and the one at which it was told.
     why : {"rho", "turn", "level"}
-        Why it is that one, as in `Place`.
+        Why it is that one, as in `PlaceToLook`.
     knows_losses : bool
         Whether the loss of each held-out sample was known.
     """
@@ -410,7 +410,7 @@ class Lookout:
         self.rule, self._run = rule, run
         self._guessing = float(np.median(losses_of_guessing(labels, labels)))
 
-    def curves(self, records: Sequence[Record]) -> Curves:
+    def curves(self, records: Sequence[Record]) -> TrainingCurves:
         """Return the curves that the rule reads.
 
         Raises
@@ -425,7 +425,9 @@ class Lookout:
         epochs = np.array([record.epoch for record in records[1:]])
         learned = (1.0 - _BELOW_GUESSING) * self._guessing
         least_drop = 1.0 - learned / max(records[0].median_loss, learned)
-        return Curves(epochs, self.rule.drops(records), losses, guessing, least_drop)
+        return TrainingCurves(
+            epochs, self.rule.drops(records), losses, guessing, least_drop
+        )
 
     def prediction(self, records: Sequence[Record]) -> Prediction:
         """Return the place to look: what was told at an interruption, else what is chosen now.

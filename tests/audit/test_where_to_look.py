@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import memowidgets as mw
 from memowidgets.store import run_at
-from memowidgets.training.looking import Curves, place_to_look, settled_at
+from memowidgets.training.looking import TrainingCurves, place_to_look, settled_at
 
 WIDTH, CLASSES, MEMBERS, ASIDE, EPOCHS = 6, 3, 120, 240, 24
 RHO = 0.995  # wrong labels keep the loss above it
@@ -68,7 +68,7 @@ def looped(
     return watch, said
 
 
-def curves_of(audit, held_out: TensorDataset, members: TensorDataset) -> Curves:
+def curves_of(audit, held_out: TensorDataset, members: TensorDataset) -> TrainingCurves:
     """Return the curves of a run, from its files and the labels alone."""
     table, run = audit.checkpoints.iloc[1:], run_at(audit.path)
     run.hold(run.read_manifest())
@@ -77,7 +77,7 @@ def curves_of(audit, held_out: TensorDataset, members: TensorDataset) -> Curves:
     share = np.bincount(members.tensors[1]) / len(members)
     guessing = -np.log(share[held_out.tensors[1].numpy()]).mean()
     epochs, drops = table["epoch"].to_numpy(), table["drop"].to_numpy()
-    return Curves(epochs, drops, losses, guessing)
+    return TrainingCurves(epochs, drops, losses, guessing)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memowidgets.training.looking import Curves, place_to_look, settled_at
+from memowidgets.training.looking import TrainingCurves, place_to_look, settled_at
 
 RHO = 0.95
 
@@ -96,7 +96,7 @@ def trainings(draw):
 
 @given(trainings())
 def test_the_rule_is_its_plain_reading(training):
-    curves = Curves(*training)
+    curves = TrainingCurves(*training)
     assert tuple(place_to_look(curves, RHO)) == plain_place(*training)
     assert settled_at(curves, RHO) == plain_end(*training)
 
@@ -106,27 +106,29 @@ def test_an_interruption_names_a_checkpoint_so_far_and_later_ones_do_not_change_
     training,
 ):
     epochs, drops, held_out, *limits = training
-    end = settled_at(Curves(*training), RHO)
+    end = settled_at(TrainingCurves(*training), RHO)
     if end is None:
         return
     until = slice(end + 1)
     losses = None if held_out is None else held_out[until]
-    known = Curves(epochs[until], drops[until], losses, *limits)
+    known = TrainingCurves(epochs[until], drops[until], losses, *limits)
     place = place_to_look(known, RHO)
     assert settled_at(known, RHO) == end
     assert place.at <= end
     assert place.why != "unsettled"
 
 
-def curves(drops, means=None, spread=0.01, n=200, every=1.0, **limits) -> Curves:
+def curves(
+    drops, means=None, spread=0.01, n=200, every=1.0, **limits
+) -> TrainingCurves:
     """Return curves with a held-out loss whose samples rise and fall together, but for a spread."""
     epochs = every * np.arange(1, len(drops) + 1)
     if means is None:
-        return Curves(epochs, np.array(drops), **limits)
+        return TrainingCurves(epochs, np.array(drops), **limits)
     own = np.random.default_rng(0).normal(size=(len(drops), n))
     own -= own.mean(axis=1, keepdims=True)
     held_out = list(np.array(means)[:, None] + spread * own)
-    return Curves(epochs, np.array(drops), held_out, **limits)
+    return TrainingCurves(epochs, np.array(drops), held_out, **limits)
 
 
 FALLING = (0.3, 0.5, 0.6, 0.68, 0.75, 0.81, 0.86, 0.9, 0.93, 0.96)
@@ -166,7 +168,9 @@ def test_eight_held_out_samples_do_not_move_the_place_by_chance():
     rng, moved = np.random.default_rng(1), 0
     for _ in range(50):
         losses = list(rng.normal(1, 0.5, size=(10, 8)))  # no trend at all
-        place = place_to_look(Curves(np.arange(1, 11), np.array(FALLING), losses), RHO)
+        place = place_to_look(
+            TrainingCurves(np.arange(1, 11), np.array(FALLING), losses), RHO
+        )
         moved += place.why == "turn"
     assert moved < 25
 
@@ -190,4 +194,6 @@ def test_eight_held_out_samples_do_not_move_the_place_by_chance():
 def test_curves_that_are_none_are_refused(change, facts):
     given = {"epochs": [1, 2, 3], "drops": [0.1, 0.2, 0.3]} | change
     with pytest.raises(ValueError, match=facts):
-        Curves(np.array(given.pop("epochs")), np.array(given.pop("drops")), **given)
+        TrainingCurves(
+            np.array(given.pop("epochs")), np.array(given.pop("drops")), **given
+        )

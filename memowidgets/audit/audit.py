@@ -298,11 +298,11 @@ class Audit:
         >>> import memowidgets as mw
         >>> rng = np.random.default_rng(0)
         >>> labels = np.arange(200) % 2
-        >>> X = rng.normal(size=(200, 8)) + 4 * labels[:, None]
-        >>> X[0] = 4.0  # at home in the other class
+        >>> X = rng.normal(size=(200, 8)) + 3 * labels[:, None]
+        >>> X[0] = 3.0  # at home in the other class
         >>> audit = mw.Audit.from_arrays(labels=labels, representations=X)
-        >>> audit.flagged("psmi", tau=0.0).index.tolist()
-        ['0']
+        >>> audit.score("psmi").idxmin()
+        '0'
         """
         from memowidgets.audit.runs.given import check_arrays, kept_arrays
 

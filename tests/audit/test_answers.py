@@ -49,7 +49,10 @@ def test_a_revision_differs_once_there_is_more(finished, view):
 
 def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished, view):
     layer = finished.layers[-1]
-    with pytest.warns(UserWarning, match="fewer than 20"):
+    with (
+        pytest.warns(UserWarning, match="fewer than 20"),
+        pytest.warns(UserWarning, match="τ = 0 may be strict"),
+    ):
         flagged = finished.flagged("psmi", layer, "prediction", 0.0)
     other = next(
         name for name in finished.evidence.members if name not in flagged.index

@@ -108,7 +108,7 @@ def test_each_checkpoint_has_its_panel(audit, figures):
     panels = {u.title: u.data for u in marks(figures["roc_by_checkpoint"], "text")}
     assert len(panels) == len(audit.checkpoints) - 1
     chosen = f"epoch {audit.prediction.record.epoch:g}, look here"
-    assert [name for name in panels if "predict" in name] == [chosen]
+    assert [name for name in panels if "look here" in name] == [chosen]
     for title, texts in panels.items():
         epoch = float(re.match(r"epoch ([\d.]+)", title)[1])
         shown = dict(text.rsplit(" ", 1) for text in texts["text"])

@@ -42,11 +42,6 @@ LOWEST = lowest_versions("train", "llm", "dev")
 ROWS = {
     **{(name, "newest"): [name] for name in SCRIPTS},
     **{(name, "lowest"): [f"{name}=={LOWEST[name]}"] for name in SCRIPTS},
-    ("transformers", "all lowest"): [
-        f"{name}=={version}"
-        for name, version in lowest_versions("train", "llm").items()
-        if name != "torch"  # a gigabyte
-    ],
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from benchmarks.recording import PackedFile, pack
-from memowidgets.files import checksum
+from memowidgets.files import checksum, fingerprints
 from memowidgets.store import (
     FORMAT,
     RECORDING,
@@ -312,6 +312,16 @@ def test_what_cannot_be_a_path_is_refused(path, tmp_path, monkeypatch):
         with pytest.raises(error, match="path"):
             open_it(path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_data_and_model_came_from_is_no_part_of_a_runs_identity():
+    manifest = {"seed": 0, "ids": ["a", "b"], "data": {"labels": "0f", "source": None}}
+    moved = {**manifest, "data": {"labels": "0f", "source": "elsewhere"}}
+    identity, whole = fingerprints(manifest)
+    assert fingerprints(moved)[0] == identity
+    assert fingerprints(moved)[1] != whole
+    for change in ({"seed": 1}, {"ids": ["b", "a"]}, {"data": {"labels": "1f"}}):
+        assert fingerprints({**manifest, **change})[0] != identity
 
 
 def test_what_does_not_belong_in_its_place_is_refused(run):

@@ -69,9 +69,8 @@ _DTYPES = {
 _NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
 _DELETE_IT = "delete it and call again"
 _INSTALL = "install the package again"
-_NO_CHECKSUM = (
-    "0" * 32
-)  # as long as one, so that a header can be written before its arrays
+# as long as a checksum, so that a header can be written before its arrays
+_NO_CHECKSUM = "0" * 32
 
 
 # what goes wrong

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import memowidgets as mw
 from memowidgets.files import digest_of_arrays
@@ -365,6 +366,19 @@ def test_two_processes_with_parts_of_their_own_fill_one_directory(
         process.join(300)
         assert process.exitcode == 0
     assert_same(tiny_audit(tmp_path / "both"), straight, 1e-4, 12)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a parent is joined")
+def test_a_worker_whose_parent_is_gone_removes_the_samples_and_ends(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "samples").mkdir()
+    ended = threading.Event()
+    monkeypatch.setattr(os, "_exit", lambda code: code == 1 and ended.set())
+    gone = os.getppid() + 1
+    engine.start_local(gone, str(tmp_path / "samples"), torch.get_num_threads(), None)
+    assert ended.wait(60)
+    assert not (tmp_path / "samples").exists()
 
 
 def test_a_second_process_without_a_part_is_refused_and_the_first_goes_on(

@@ -280,8 +280,7 @@ def _target(audit: Callable[[int], mw.Audit], number: int, folder: Path) -> Arra
         raise ValueError(f"{one.path}: reference models lack gaps, {gaps.shape}")
     named = {name: one.score(name) for name in ("psmi", "csl", "loss")}
     found = {
-        name: s.reindex(evidence.members).to_numpy(np.float32)
-        for name, s in named.items()
+        name: s.reindex(one.members).to_numpy(np.float32) for name, s in named.items()
     }
     found |= {
         "references": gaps.T.astype(np.float32),

@@ -221,9 +221,7 @@ def scores_of(one: mw.Audit, places: dict[str, str]) -> Arrays:
         found[f"{place}.epoch"] = np.float64(table["epoch"][name])
         for score in _SCORED:
             values = one.score(score, checkpoint=name, progress=Progress())
-            found[f"{place}.{score}"] = values.reindex(evidence.members).to_numpy(
-                np.float32
-            )
+            found[f"{place}.{score}"] = values.reindex(one.members).to_numpy(np.float32)
     for column in ("epoch", "drop", "train_loss", "median_loss", "test_loss"):
         found[f"curve.{column}"] = table[column].to_numpy(np.float32)
     return found

@@ -219,7 +219,9 @@ class FakeSource:
 
     def _warnings(self, checkpoint: str) -> tuple[Note, ...]:
         if checkpoint in self.early:
-            return (Note("not learned", "the model has not learned its task"),)
+            return (
+                Note("not learned", "no better than chance", accuracy=0.1, chance=0.1),
+            )
         if checkpoint != "epoch-1":
             return ()
         return (Note("begun", "The model has hardly begun to learn."),)

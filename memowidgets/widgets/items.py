@@ -168,7 +168,8 @@ class Items:
         The latter of a text or a table's row, with the label last if it is not among them.
         """
         if card.options:
-            return _options(card.options, of_model, label, most)
+            options = _options(card.options, of_model, label, most)
+            return {**options, "asks": self._reader.asks}
         if of_model is None or card.image is not None:
             return {}
         order = np.argsort(-of_model, kind="stable")[:_LIKELIEST]

@@ -295,6 +295,16 @@ def test_a_class_has_the_name_of_a_short_option_and_else_its_letter():
     assert page_of(widget, filter="all")["items"][1]["to"] == "skin"
 
 
+def test_options_are_a_questions_own_unless_they_are_the_same_for_all():
+    def rows(*each):
+        return [{"question": "?", "choices": list(of), "answer": 0} for of in each]
+
+    for asks, made in ((True, rows("ab", "ac")), (False, rows("ab", "ab"))):
+        widget = SampleInspector(made, [0.1, 0.2])
+        [item] = page_of(widget, filter="all", open=1)["open"]
+        assert item["asks"] == asks
+
+
 def test_a_source_that_fails_says_why(monkeypatch):
     def fails(_position):
         raise OSError("the disk is gone")

@@ -172,6 +172,7 @@
  * @property {number | null} guessProbability
  * @property {number | null} labelProbability
  * @property {Option[]} [options]
+ * @property {boolean} [asks]  whether the options are the sample's own, not the same for all
  * @property {Likely[]} [likeliest]
  * @property {number | null} suggested
  * @property {number} answer

@@ -122,6 +122,7 @@ class Items:
             "label": self.name_of_class(label, card.options),
             "guess": "" if guess is None else self.name_of_class(guess, card.options),
             "answer": label,
+            "looksWrong": rows.looks_wrong is not None and bool(rows.looks_wrong[row]),
             "suggested": None if guess == label or label < 0 else guess,
             "guessProbability": _of_row(of_model, guess),
             "labelProbability": _of_row(rows.label_probability, row),

@@ -214,6 +214,7 @@ class FakeSource:
             errors=errors,
             log_lira=log_lira if self.truth else None,
             probabilities=probabilities,
+            nearby=probabilities.argmax(axis=1),
             warnings=self._warnings(checkpoint),
         )
 

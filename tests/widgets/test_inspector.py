@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -259,13 +260,19 @@ def test_a_filter_has_the_samples_whose_label_looks_wrong_or_that_are_on_the_lin
         errors=errors,
         probabilities=np.eye(3)[guesses],
     )
-    assert widget._rows.filters == (
-        "flagged", "left alone", "label looks wrong", "on the line", "all",
-    )  # fmt: skip
+    assert widget._rows.filters == ("flagged", "left alone", "on the line", "all")
+    items = page_of(widget, filter="all", tau=0.0)["items"]
+    assert {item["position"]: item["suggested"] for item in items} == {
+        0: None, 1: 1, 2: None, 3: 0, 4: None,
+    }  # fmt: skip
+    nearby = np.array([1, 1, 1, 2, 0])  # the model contradicts labels 1 and 3
+    widget._rows = replace(
+        widget._rows, scored=replace(widget._rows.scored, nearby=nearby)
+    )
     content = page_of(widget, filter="label looks wrong", tau=0.0)
-    assert [item["position"] for item in content["items"]] == [1, 3]
-    assert [item["suggested"] for item in content["items"]] == [1, 0]
-    assert content["counts"]["label looks wrong"] == 2
+    assert [item["position"] for item in content["items"]] == [1]
+    assert content["items"][0]["looksWrong"]
+    assert content["counts"]["label looks wrong"] == 1
     for tau in (0.0, 0.02, 0.25, 0.7):
         content = page_of(widget, filter="on the line", tau=tau)
         close = set(np.flatnonzero(np.abs(scores - tau) < 2 * errors).tolist())

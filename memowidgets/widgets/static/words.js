@@ -20,7 +20,10 @@ export const TABS = /** @type {Record<string, [string, string]>} */ ({
   found: ["Found", "flagged, and memorised"],
   "flagged only": ["Flagged only", "flagged, but not memorised"],
   missed: ["Missed", "memorised, but not flagged"],
-  "label looks wrong": ["Label looks wrong", "the model's class is not the label"],
+  "label looks wrong": [
+    "Label looks wrong",
+    "the model and most of the nearest samples have another class",
+  ],
   all: ["All", "every sample"],
   "left alone": ["Left alone", "not flagged, and not known to be memorised"],
   "on the line": ["Too close to call", "score less than two standard errors from τ"],

@@ -176,7 +176,7 @@ def test_a_near_duplicate_is_told_that_a_low_log_lira_says_little():
     assert "Near-dup" not in " ".join(detail(unjudged, 0).notes)
 
 
-def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path):
+def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path, monkeypatch):
     training = mw.TrainingConfig(epochs=3, checkpoint_every=1)
     audit = small_audit(tmp_path / "run", training=training, model=mw.models.ConvNet(8))
     audit.train()
@@ -189,8 +189,11 @@ def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path):
         assert any(fact in note for note in found.notes)
     n = len(audit.members)
     first = view.missing("psmi", layer, "epoch-1")
-    assert first.cost == f"Scoring {n} samples."
-    assert not first.short, "nobody knows how long it takes"
+    assert first.cost.startswith(f"Scoring {n} samples, about ")
+    assert first.short, "an epoch of its training took a moment"
+    with monkeypatch.context() as patch:
+        patch.setattr(type(audit.run), "_seconds", lambda *_: 100.0)
+        assert not view.missing("psmi", layer, "epoch-1").short
     audit.score("psmi", checkpoint="epoch-1")
     both = view.missing("psmi_mean", layer, "epoch-3")
     file = tmp_path / "run/forward/epoch-1.safetensors"

@@ -108,10 +108,10 @@ class Bare(anywidget.AnyWidget):
         self.send({{"items": items, "open": self.opened(first), "width": width}}, buffers)
     def opened(self, i):
         options = [f"{{letter}} {{p:.0%}}" for letter, p in zip("wxyz", probabilities[i])]
-        given = f"Label says {{i % 4}}. The model says {{probabilities[i].argmax()}}."
+        given = ["label", f"{{i % 4}}", "model", f"{{probabilities[i].argmax()}}"]
         text = [] if self.images is not None else [self.data[i]["question"], *options]
-        came = "Memorised." if log_lira[i] >= 4 else "Not memorised."
-        return [f"{{i + 1}} of {{n}}", *text, "Why it is flagged", given, "After", came]
+        came = "Memorised by this model." if log_lira[i] >= 4 else ""
+        return [f"{{i + 1}} of {{n}}", *text, *given, came]
     def item(self, i):
         guess = f"{{i % 4}} ≠ model: {{probabilities[i].argmax()}}"
         if self.images is None:

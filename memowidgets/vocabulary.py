@@ -223,10 +223,12 @@ def truly(expected: float, of: float | None = None) -> str:
     Examples
     --------
     >>> truly(15.2), truly(0.4), truly(22.3, of=29)
-    ('about 15 of them truly', 'probably none of them truly', 'about 22 of the 29 truly')
+    ('about 15 of them truly', 'probably none of them truly', 'of the 29, about 22 truly')
     """
     count = f"about {max(expected, 1):.0f}" if expected >= 0.5 else "probably none"
-    return f"{count} of {'them' if of is None else f'the {whole(of)}'} truly"
+    if of is None:
+        return f"{count} of them truly"
+    return f"of the {whole(of)}, {count} truly"
 
 
 def memorised(n: float, expected: float | None) -> str:

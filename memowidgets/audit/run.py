@@ -558,12 +558,25 @@ class Run:
         return logit_gap(logits, self.data.labels[rows]).astype(np.float32)
 
     def pass_cost(self) -> tuple[float | None, int | None]:
-        """Seconds of the last forward pass that was made here, and bytes of one on disk, if any."""
+        """Seconds of a forward pass, and bytes of one on disk, None where they are not known.
+
+        Before one was made here, an epoch of the target's training tells the seconds: it passes as
+        many samples forward, and backward too.
+        """
         files = (
             self.run.place(f"{forward_of(x)}.safetensors")
             for x in self.run.names("forward")
         )
-        return self._pass_seconds, next((file.stat().st_size for file in files), None)
+        seconds = self._pass_seconds
+        if seconds is None:
+            seconds = self._seconds_of_an_epoch()
+        return seconds, next((file.stat().st_size for file in files), None)
+
+    def _seconds_of_an_epoch(self) -> float | None:
+        last = self.names.found[-1] if self.names.found else None
+        if last is None or not last.epoch > 0:
+            return None
+        return self._seconds(1.0, round(last.step / last.epoch))
 
     def target(self) -> TargetTraining:
         """Return what trains the target and looks at it.

@@ -63,6 +63,9 @@ class Scored:
         Label that each was trained on, -1 for none.
     probabilities : array of shape (n, n_classes), optional
         The model's at the checkpoint of the scores.
+    nearby : array of shape (n,), int64, optional
+        Class that most of the samples nearest to each have, where the model gives another class
+        than its label; -1 where there is none. None where it was not looked for.
     notes : tuple of Note
         What a reader of the scores should know.
     warnings : tuple of Note
@@ -102,6 +105,7 @@ class Scored:
     log_lira: Floats | None = None
     labels: Ints | None = None
     probabilities: Floats | None = None
+    nearby: Ints | None = None
     notes: tuple[Note, ...] = ()
     warnings: tuple[Note, ...] = ()
     title: str = ""

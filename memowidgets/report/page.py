@@ -253,6 +253,8 @@ def _first(content: Content) -> Iterable[str]:
         f"<time>{_text(content.created[:10])}</time></header>"
     )
     yield f"<h1>{_text(words.headline(content))}</h1>"
+    if truly := words.how_many_truly(content):
+        yield f"<p class='mr-truly'>{_text(truly)}</p>"
     yield f"<p class='mr-lead'>{_text(words.lead(content))}</p>"
     numbers = [
         f"<div class='mr-{kind or 'count'}'><b>{whole(n)}</b>{_text(of)}</div>"

@@ -64,7 +64,7 @@ def headline(content: Content) -> str:
     return f"{flagged} {_UNCHECKED if n_memorized is None else _later(content, n_memorized)}"
 
 
-_UNCHECKED = "Nobody has checked yet."
+_UNCHECKED = "No shadow models have checked it yet."
 
 
 def _at(content: Content) -> str:
@@ -82,12 +82,17 @@ def _later(content: Content, n: int) -> str:
         return f"None was {memorised}."
     if n == 1:
         return f"The one that was {memorised} is {'' if found else 'not '}among them."
-    known = ""
-    if content.n_truly is not None:
-        known = f" ({truly(content.n_truly).replace('of them', f'of the {whole(n)}')})"
     some = whole(found) if found else "None"
     are = verb(found or 1, "is", "are")
-    return f"{some} of the {whole(n)} that were {memorised} {are} among them{known}."
+    return f"{some} of the {whole(n)} that were {memorised} {are} among them."
+
+
+def how_many_truly(content: Content) -> str:
+    """Return how many of the memorised samples truly are; "" where nobody knows."""
+    if content.n_truly is None or not content.n_memorized:
+        return ""
+    said = truly(content.n_truly, content.n_memorized)
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 def lead(content: Content) -> str:
@@ -255,9 +260,9 @@ def cautions(content: Content) -> list[str]:
         0 if content.scored is None else int(content.scored.close(content.tau).sum())
     )
     if close:
-        sit = verb(close, "sample sits", "samples sit")
+        are = verb(close, "sample is", "samples are")
         found.append(
-            f"{whole(close)} {sit} on the line: less than two standard errors from τ"
+            f"{whole(close)} {are} too close to call: less than two standard errors from τ"
         )
     if content.memorized_but_wrong:
         wrong = whole(content.memorized_but_wrong)

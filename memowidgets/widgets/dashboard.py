@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Step
+    from memowidgets.vocabulary import Note
     from memowidgets.widgets.messages import (
         Address,
         Choice,
@@ -73,7 +74,8 @@ PUBLISHED = tuple(
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 MOST_OTHERS = 2  # scores beside the one on show, whose curves can still be told apart
-_EARLY = "Too early: here the model is no better than guessing."
+_GUESSES = "the model is no better than guessing"
+_HIGH_LOSS = "half of the training samples still have a high loss"
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
 _IDLE = threading.Event()
 _IDLE.set()
@@ -612,10 +614,27 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if judged.memorized is None:
                 missing = self._source.unchecked()
                 self._unchecked = {"button": missing.label, "why_not": missing.why_not}
-            early = any(note.key == "not learned" for note in found.warnings)
-            self._early = _EARLY if early else ""
+            self._early = self._not_learned(pick, found.warnings)
             self._fresh()
         self._compare_with_others()
+
+    def _not_learned(self, pick: Place, warnings: Sequence[Note]) -> str:
+        """Return what the model lacks at the checkpoint on show; "" where it has learned.
+
+        It is too early only where a better checkpoint follows.
+        """
+        lacking = [note for note in warnings if note.key == "not learned"]
+        if not lacking:
+            return ""
+        guesses = any("accuracy" in note.numbers for note in lacking)
+        said = _GUESSES if guesses else _HIGH_LOSS
+        places = list(self._labels["checkpoint"])
+        here = places.index(pick.checkpoint)
+        later = self._choices["checkpoints"][here + 1 :]
+        follows = any(choice["marked"] for choice in later)
+        if follows:
+            return f"Too early: here {said}."
+        return f"Here {said}: a score predicts nothing."
 
     @traitlets.observe("eta_committed")
     def _settled(self, change: Any) -> None:

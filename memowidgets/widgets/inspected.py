@@ -118,12 +118,19 @@ class Listed:
 
     @cached_property
     def looks_wrong(self) -> NDArray[np.bool_] | None:
-        """Mask of the rows to which the model gives another class than their label, if known."""
-        known, labels = self.scored.probabilities, self.scored.labels
-        if known is None or labels is None:
+        """Mask of the rows whose model and neighbours agree on another class than their label.
+
+        None where one of these is not known.
+        """
+        known, nearby, labels = (
+            self.scored.probabilities,
+            self.scored.nearby,
+            self.scored.labels,
+        )
+        if known is None or nearby is None or labels is None:
             return None
-        wrong: NDArray[np.bool_] = known.argmax(axis=1) != labels
-        return wrong & (labels >= 0)
+        guess = known.argmax(axis=1)
+        return (guess != labels) & (guess == nearby) & (labels >= 0)
 
 
 def _risk(rows: Listed) -> NDArray[np.float64] | None:

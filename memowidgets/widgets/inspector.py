@@ -528,9 +528,9 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Shown page, from 0, and number of samples on a page, from 1 to 48.
     filter : str
         ``"all"``, ``"flagged"``, ``"left alone"``; with ground truth also ``"found"``,
-        ``"flagged only"``, ``"missed"``; with probabilities ``"label looks wrong"``, where the
-        model's class is not the label; with errors ``"on the line"``, where the score is less
-        than two standard errors from `tau`.
+        ``"flagged only"``, ``"missed"``; with errors ``"on the line"``, where the score is less
+        than two standard errors from `tau`; in a dashboard also ``"label looks wrong"``, where
+        the model and most of the nearest samples agree on another class than the label.
     sort : str
         ``"risk"``, ``"safe"``, ``"log-lira"``, ``"disagreement"``, ``"label"``, ``"order"``.
     decision : str

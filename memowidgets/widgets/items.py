@@ -122,6 +122,7 @@ class Items:
             "label": self.name_of_class(label, card.options),
             "guess": "" if guess is None else self.name_of_class(guess, card.options),
             "answer": label,
+            "looksWrong": rows.looks_wrong is not None and bool(rows.looks_wrong[row]),
             "suggested": None if guess == label or label < 0 else guess,
             "guessProbability": _of_row(of_model, guess),
             "labelProbability": _of_row(rows.label_probability, row),
@@ -168,7 +169,8 @@ class Items:
         The latter of a text or a table's row, with the label last if it is not among them.
         """
         if card.options:
-            return _options(card.options, of_model, label, most)
+            options = _options(card.options, of_model, label, most)
+            return {**options, "asks": self._reader.asks}
         if of_model is None or card.image is not None:
             return {}
         order = np.argsort(-of_model, kind="stable")[:_LIKELIEST]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,6 +150,7 @@ class SampleReader:
 
     kind = ""
     is_text = False
+    asks = False  # whether each sample has options of its own
     notice = ""  # what is said once above all samples
 
     def __init__(self, samples: Any) -> None:
@@ -332,6 +334,11 @@ class _Withheld(SampleReader):
 class _Questions(SampleReader):
     kind = "mcq"
     is_text = True
+
+    @cached_property
+    def asks(self) -> bool:  # type: ignore[override]
+        first = self.card(0).options
+        return any(self.card(i).options != first for i in range(1, len(self)))
 
     def card(self, position: int) -> Card:
         known: Any = self._samples

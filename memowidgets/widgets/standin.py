@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memowidgets.vocabulary import threshold, truly, visible, whole
+from memowidgets.vocabulary import threshold, truly, verb, visible, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +55,7 @@ def sentences(
     >>> from memowidgets.evaluation.scored import Scored
     >>> some = Scored(np.arange(3), np.array([-2.0, -1.0, 3.0]), log_lira=np.array([9.0, 0.0, 5.0]))
     >>> sentences(some, -1.0, 4.0)
-    ['2 flagged of 3', '1 of the 2 memorised are found', '1 flagged only']
+    ['2 flagged of 3', '1 of 2 memorised is found', '1 flagged only']
     """
     scored = _judged(scored)
     counts = scored.counts(rule, eta)
@@ -66,10 +66,11 @@ def sentences(
     doubt = (
         scored.doubt(eta) if scored.doubt and eta is not None and memorized else None
     )
-    known = "" if doubt is None else f" ({truly(doubt.expected, memorized)})"
+    are = verb(counts["found"], "is", "are")
     return [
         flagged,
-        f"{whole(counts['found'])} of the {whole(memorized)} {positives} are found{known}",
+        f"{whole(counts['found'])} of {whole(memorized)} {positives} {are} found",
+        *([] if doubt is None else [truly(doubt.expected, memorized)]),
         f"{whole(counts['flagged_only'])} flagged only",
     ]
 

@@ -13,8 +13,8 @@ from scipy.stats import norm
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import answered_rightly
-from memowidgets.audit.views.answers import distances as away
-from memowidgets.audit.views.answers import nearest
+from memowidgets.audit.views.nearest import distances as away
+from memowidgets.audit.views.nearest import majority_of_nearest, nearest
 from tests.audit.conftest import small_audit, view_of
 from tests.javascript import asking
 from tests.widgets.page import say
@@ -179,7 +179,7 @@ def test_a_near_duplicate_is_told_that_a_low_log_lira_says_little():
     assert "Near-dup" not in " ".join(detail(unjudged, 0).notes)
 
 
-def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path):
+def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path, monkeypatch):
     training = mw.TrainingConfig(epochs=3, checkpoint_every=1)
     audit = small_audit(tmp_path / "run", training=training, model=mw.models.ConvNet(8))
     audit.train()
@@ -192,8 +192,11 @@ def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path):
         assert any(fact in note for note in found.notes)
     n = len(audit.members)
     first = view.missing("psmi", layer, "epoch-1")
-    assert first.cost == f"Scoring {n} samples."
-    assert not first.short, "nobody knows how long it takes"
+    assert first.cost.startswith(f"Scoring {n} samples, about ")
+    assert first.short, "an epoch of its training took a moment"
+    with monkeypatch.context() as patch:
+        patch.setattr(type(audit.run), "_seconds", lambda *_: 100.0)
+        assert not view.missing("psmi", layer, "epoch-1").short
     audit.score("psmi", checkpoint="epoch-1")
     both = view.missing("psmi_mean", layer, "epoch-3")
     file = tmp_path / "run/forward/epoch-1.safetensors"
@@ -273,3 +276,41 @@ def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(
         missing = view_of(audit).unchecked()
         assert (missing.button, missing.trains) == ("Compute", False)
         assert word in missing.why_not
+
+
+@pytest.mark.parametrize("bound", [None, 60])
+def test_most_of_the_nearest_are_those_of_a_plain_loop(monkeypatch, bound):
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(900, 2, 3)).astype(np.float32)
+    labels, rows = rng.integers(0, 3, 900), rng.choice(900, 700, replace=False)
+    among = np.arange(900)
+    if (
+        bound is not None
+    ):  # where they are too many, they are compared with some of them
+        monkeypatch.setattr("memowidgets.audit.views.nearest._FEWEST", bound)
+        monkeypatch.setattr("memowidgets.audit.views.nearest._PRODUCTS", 1)
+        among = np.sort(np.random.default_rng(0).choice(900, bound, replace=False))
+    expected = []
+    for row in rows:
+        others = among[among != row]
+        far = ((states[others] - states[row]) ** 2).sum(axis=(1, 2))
+        counts = np.bincount(labels[others[np.argsort(far)[:6]]])
+        expected.append(counts.argmax() if counts.max() > 3 else -1)
+    assert majority_of_nearest(states, labels, rows).tolist() == expected
+
+
+def test_few_rows_have_few_neighbours():
+    states, labels = np.zeros((2, 1)), np.array([0, 1])
+    assert majority_of_nearest(states, labels, np.array([0])).tolist() == [1]
+    assert majority_of_nearest(states[:1], labels[:1], np.array([0])).tolist() == [-1]
+
+
+def test_a_label_looks_wrong_where_model_and_neighbours_agree_and_not_where_a_note_is_rare():
+    for name, most, planted in (("patients-smollm2", 24, 8), ("digits", 45, 28)):
+        dashboard = mw.open_recorded(name).dashboard()
+        scored, wrong = dashboard._rows.scored, dashboard._rows.looks_wrong
+        dashboard.close()
+        other = scored.probabilities.argmax(axis=1) != scored.labels
+        assert not (wrong & ~other).any()
+        assert wrong.sum() <= most < other.sum()
+        assert (wrong & scored.canaries).sum() >= planted

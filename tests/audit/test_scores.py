@@ -193,7 +193,7 @@ def test_other_truths_have_no_such_number(recorded):
 def test_the_dashboard_says_it_too(recorded):
     dashboard = recorded.dashboard()
     assert dashboard.wait(20)
-    assert dashboard._late["truly"] == "about 15 of the 35 truly"
+    assert dashboard._late["truly"] == "of the 35, about 15 truly"
     assert dashboard._late["remarks"] == list(recorded.evaluate("psmi").warnings)
     dashboard.eta_committed = 8.0  # the number of another η, which a wheel turned to
     assert dashboard.wait(20)

@@ -19,7 +19,7 @@ from memowidgets.decisions import Decision
 from memowidgets.evaluation.curve import Truly
 from memowidgets.report import schema, write
 from memowidgets.report.page import wire
-from memowidgets.report.words import headline, lead, limits, sure
+from memowidgets.report.words import headline, how_many_truly, lead, limits, sure
 from memowidgets.vocabulary import Note
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import (
@@ -73,8 +73,8 @@ def test_page_one_counts_the_flagged_samples_that_nobody_decided_on(tmp_path):
         ([9, 0, 0, 0], 1, "one .* is among"),
         ([0, 0, 0, 9], 1, "one .* is not among"),
         ([0, 0, 0, 0], 0, "^No samples .* None was"),
-        (None, 3, "^3 of 4 .* Nobody has checked"),
-        (None, 0, "^No samples flagged.* Nobody has checked"),
+        (None, 3, "^3 of 4 .* No shadow models"),
+        (None, 0, "^No samples flagged.* No shadow models"),
     ],
 )
 def test_the_headline_holds_the_result(log_lira, flagged, facts):
@@ -89,9 +89,8 @@ def test_the_words_of_page_one_are_of_this_audit():
     doubted = dataclasses.replace(
         scored, doubt=lambda _eta: Truly(22.4, 32, np.zeros(len(scored)))
     )
-    assert re.search(
-        r"\(about 22 of the \d+ truly\)\.$", headline(plain(scored=doubted))
-    )
+    assert re.search(r"^Of the \d+, about 22 ", how_many_truly(plain(scored=doubted)))
+    assert how_many_truly(plain()) == ""
     early = Note("not learned", "the model has not learned its task")
     assert "says little" in sure(plain(warnings=(early,)))
     for given, by in ((False, "32 shadow models"), (True, "log-LiRA that was given")):

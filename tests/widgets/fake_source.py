@@ -214,12 +214,15 @@ class FakeSource:
             errors=errors,
             log_lira=log_lira if self.truth else None,
             probabilities=probabilities,
+            nearby=probabilities.argmax(axis=1),
             warnings=self._warnings(checkpoint),
         )
 
     def _warnings(self, checkpoint: str) -> tuple[Note, ...]:
         if checkpoint in self.early:
-            return (Note("not learned", "the model has not learned its task"),)
+            return (
+                Note("not learned", "no better than chance", accuracy=0.1, chance=0.1),
+            )
         if checkpoint != "epoch-1":
             return ()
         return (Note("begun", "The model has hardly begun to learn."),)

@@ -225,7 +225,9 @@ def by_roc_field_and_preset(dashboard):
 def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     page = dashboard.page
     on_line = dashboard.python("dashboard.undecided")
-    page.get_by_role("button", name="show the samples on the line").click()
+    page.get_by_role(
+        "button", name="show the samples that are too close to call"
+    ).click()
     page.locator(".mw-range").get_by_text(f"of {on_line}").wait_for()
     page.locator('.mw-chip[data-filter="flagged"]').click()
     at_tau = counts(page)

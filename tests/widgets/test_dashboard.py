@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
 import tracemalloc
 import weakref
@@ -14,6 +15,7 @@ from ipywidgets.widgets.widget import _instances
 
 from memowidgets.evaluation import below_class, roc
 from memowidgets.evaluation.scored import AgainstClass
+from memowidgets.vocabulary import Note
 from memowidgets.widgets import Dashboard, Missing
 from tests.widgets.fake_source import FakeSource
 from tests.widgets.page import compute, say, say_all, told
@@ -41,6 +43,28 @@ def test_what_is_computed_shows_at_once_and_the_rest_waits_for_compute(opened):
     assert dashboard.computed
     assert not told(dashboard, "dimmed")
     assert source.threads[-1] == "memowidgets-compute"
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "numbers", "says", "says_not"),
+    [
+        ("epoch-1", {"accuracy": 0.1, "chance": 0.1}, "Too early: .* guessing", "loss"),
+        ("epoch-1", {"loss": 1.9, "limit": 1.2}, "Too early: .* loss", "guessing"),
+        ("epoch-4", {"loss": 1.9, "limit": 1.2}, "loss", "Too early|guessing"),
+        ("epoch-2", {"accuracy": 0.1, "chance": 0.1}, "guessing", "Too early"),
+    ],
+)
+def test_too_early_and_guessing_are_said_only_where_they_are_true(
+    opened, monkeypatch, checkpoint, numbers, says, says_not
+):
+    dashboard, source = opened()  # the best checkpoint is epoch-2
+    source.done.add(("psmi", "last", checkpoint))
+    note = Note("not learned", "the model has not learned its task", **numbers)
+    monkeypatch.setattr(source, "_warnings", lambda _checkpoint: (note,))
+    dashboard.checkpoint = checkpoint
+    dashboard.refresh()
+    assert re.search(says, told(dashboard, "early"))
+    assert not re.search(says_not, told(dashboard, "early"))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -259,13 +260,19 @@ def test_a_filter_has_the_samples_whose_label_looks_wrong_or_that_are_on_the_lin
         errors=errors,
         probabilities=np.eye(3)[guesses],
     )
-    assert widget._rows.filters == (
-        "flagged", "left alone", "label looks wrong", "on the line", "all",
-    )  # fmt: skip
+    assert widget._rows.filters == ("flagged", "left alone", "on the line", "all")
+    items = page_of(widget, filter="all", tau=0.0)["items"]
+    assert {item["position"]: item["suggested"] for item in items} == {
+        0: None, 1: 1, 2: None, 3: 0, 4: None,
+    }  # fmt: skip
+    nearby = np.array([1, 1, 1, 2, 0])  # the model contradicts labels 1 and 3
+    widget._rows = replace(
+        widget._rows, scored=replace(widget._rows.scored, nearby=nearby)
+    )
     content = page_of(widget, filter="label looks wrong", tau=0.0)
-    assert [item["position"] for item in content["items"]] == [1, 3]
-    assert [item["suggested"] for item in content["items"]] == [1, 0]
-    assert content["counts"]["label looks wrong"] == 2
+    assert [item["position"] for item in content["items"]] == [1]
+    assert content["items"][0]["looksWrong"]
+    assert content["counts"]["label looks wrong"] == 1
     for tau in (0.0, 0.02, 0.25, 0.7):
         content = page_of(widget, filter="on the line", tau=tau)
         close = set(np.flatnonzero(np.abs(scores - tau) < 2 * errors).tolist())
@@ -293,6 +300,16 @@ def test_a_class_has_the_name_of_a_short_option_and_else_its_letter():
     # files name the class as the data do
     assert widget.decisions["to"].tolist() == ["A"]
     assert page_of(widget, filter="all")["items"][1]["to"] == "skin"
+
+
+def test_options_are_a_questions_own_unless_they_are_the_same_for_all():
+    def rows(*each):
+        return [{"question": "?", "choices": list(of), "answer": 0} for of in each]
+
+    for asks, made in ((True, rows("ab", "ac")), (False, rows("ab", "ab"))):
+        widget = SampleInspector(made, [0.1, 0.2])
+        [item] = page_of(widget, filter="all", open=1)["open"]
+        assert item["asks"] == asks
 
 
 def test_a_source_that_fails_says_why(monkeypatch):

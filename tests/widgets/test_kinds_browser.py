@@ -96,12 +96,14 @@ def test_no_decision_is_made_on_what_is_not_seen(widget_page, name):
     """After each decision the open sample is seen whole, and no button has moved."""
     shown = widget_page([recorded(name)])
     page = shown.page
-    seen = [page.locator(part) for part in (".mw-sample", ".mw-decide")]
+    seen = [page.locator(part) for part in (".mw-sample", ".mw-facts-of", ".mw-decide")]
     for width, height in SIZES:
         shown.resize(width, height)
         page.locator(".mw-card").first.click()
         assert in_view(*seen)
         decide_on_ten(page, PLACES)
+        if width == SIZES[0][0]:
+            all_of_the_first_is_seen(page)
         page.keyboard.press("Home")
         page.keyboard.press("Enter")
         for done in range(3):
@@ -112,6 +114,21 @@ def test_no_decision_is_made_on_what_is_not_seen(widget_page, name):
             page.keyboard.press("z")
         decided(page, 0)
 
+
+def all_of_the_first_is_seen(page):
+    """Of the first samples, all but what is folded stands above the buttons."""
+    for number in range(24):
+        page.locator(".mw-card").nth(number).click()
+        page.locator(".mw-where").get_by_text(f"{number + 1} of").wait_for()
+        page.locator(".mw-models").wait_for()
+        below = page.evaluate(LAST_PART)
+        assert below["last"] <= below["buttons"], number
+
+
+LAST_PART = """() => ({
+    last: document.querySelector(".mw-after").getBoundingClientRect().bottom,
+    buttons: document.querySelector(".mw-decide").getBoundingClientRect().top,
+})"""
 
 BAD = """
 import numpy as np

@@ -25,6 +25,7 @@ from memowidgets.audit.numbers.truth import (
     truth_version,
 )
 from memowidgets.audit.views.listing import as_text, listed_members
+from memowidgets.audit.views.nearest import NEIGHBOURS, class_nearby, distances, nearest
 from memowidgets.audit.views.report import content_of
 from memowidgets.data import Dataset
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
@@ -43,9 +44,7 @@ if TYPE_CHECKING:
 
 _QUICK_VALUES = 2_000_000
 _SHORT = 10.0  # seconds: what takes less starts by itself
-NEIGHBOURS = 6
 _NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
-_ROWS_AT_ONCE = 4096
 _REFERENCES = 2  # models for each member that a click trains
 _SHADOWS = 32  # that a click trains: enough on both sides for a verdict on a sample
 _FEW_SECONDS = 10.0  # to start the processes takes about as long
@@ -216,6 +215,7 @@ class AuditView:
             found,
             title=f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}",
             probabilities=None if of_classes is None else of_classes[found.positions],
+            nearby=self._nearby(evidence, layer, checkpoint, found.positions),
             warnings=(
                 *evidence.notes_at(checkpoint),
                 *shared,
@@ -408,6 +408,21 @@ class AuditView:
             lambda: scores.probabilities(evidence, checkpoint),
         )
 
+    def _nearby(
+        self, evidence: Evidence, layer: str, checkpoint: str, positions: NDArray[Any]
+    ) -> NDArray[np.int64] | None:
+        """Class of most of the nearest members where the model contradicts a label, else -1."""
+        of_classes = self._probabilities(evidence, checkpoint)
+        if of_classes is None:
+            return None
+        state = evidence.checkpoints[evidence.names.record(checkpoint).name].state
+        found = self._cache.of(
+            "nearby",
+            (layer, state),
+            lambda: class_nearby(evidence, layer, checkpoint, of_classes),
+        )
+        return None if found is None else found[positions]
+
 
 def _note_on_draws(evidence: Evidence) -> tuple[Note, ...]:
     """What can't be seen of a training: samples that it never draws have a high loss too."""
@@ -445,39 +460,6 @@ def _final_guess(evidence: Evidence, position: int) -> int | None:
         return int(evidence.logits(final)[position].argmax())
     except StoreError:  # its logits were not kept
         return None
-
-
-def distances(states: NDArray[np.float32], position: int) -> NDArray[np.float64]:
-    """Return the Euclidean distance of each row to one of them, infinite for that row itself.
-
-    Parameters
-    ----------
-    states : array of shape (n, values)
-        Read in pieces: it may lie on disk.
-    position : int
-        The row that is compared with the others.
-
-    Examples
-    --------
-    >>> distances(np.array([[0.0], [3.0], [1.0]]), 0)
-    array([inf,  3.,  1.])
-    """
-    here = np.asarray(states[position], dtype=np.float64).ravel()
-    squares = np.empty(len(states))
-    for start in range(0, len(states), _ROWS_AT_ONCE):
-        piece = np.asarray(states[start : start + _ROWS_AT_ONCE], dtype=np.float32)
-        difference = piece.reshape(len(piece), -1) - here
-        squares[start : start + len(piece)] = np.einsum(
-            "ij,ij->i", difference, difference
-        )
-    squares[position] = np.inf
-    return np.sqrt(squares)
-
-
-def nearest(away: NDArray[np.float64], k: int) -> list[tuple[int, float]]:
-    """Return the k nearest rows with their distances, nearest first; fewer if there are fewer."""
-    order = np.argsort(away, kind="stable")[: min(k, len(away) - 1)]
-    return [(int(row), float(away[row])) for row in order]
 
 
 def _note_on_duplicates(away: NDArray[np.float64]) -> list[str]:

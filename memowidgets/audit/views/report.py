@@ -23,6 +23,7 @@ from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
 from memowidgets.audit.views.listing import plain
+from memowidgets.audit.views.nearest import class_nearby
 from memowidgets.data import WithheldDataset
 from memowidgets.data.dataset import kind_of
 from memowidgets.decisions import FILE as DECISIONS
@@ -218,18 +219,21 @@ class _Gathering:
         )
         where = [f"layer {found.layer}"] if found.layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
-        of_classes = None
+        of_classes = nearby = None
         if include_samples:
             of_classes = self._try_to(
                 "the model's probabilities",
                 lambda: scores.probabilities(evidence, checkpoint),
             )
+        if of_classes is not None:
+            nearby = class_nearby(evidence, layer, checkpoint, of_classes)
         known = found.doubt and found.doubt(self._eta)
         notes = (*found.notes, *scores.notes_on_zero(metric, found))
         return replace(
             found,
             title=", ".join([spoken(metric), *where]),
             probabilities=None if of_classes is None else of_classes[found.positions],
+            nearby=None if nearby is None else nearby[found.positions],
             notes=tuple(self._said(note, include_samples) for note in notes),
             doubt=lambda _eta: known,
         )

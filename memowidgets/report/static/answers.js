@@ -124,7 +124,8 @@ export class Answers {
   isIn(row, filter) {
     if (filter === "all") return true;
     if (filter === "flagged") return this.flagged(row);
-    if (filter === "label looks wrong") return this.wire.items?.[row].suggested != null;
+    if (filter === "label looks wrong")
+      return this.wire.items?.[row].looksWrong === true;
     if (filter === "on the line") return this.isClose(row);
     return this.status(row) === filter;
   }

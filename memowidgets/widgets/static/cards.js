@@ -11,8 +11,6 @@ const UNSEEN = /[\u00ad\u200b\u2060\ufeff]/g; // but not the joiners, which emoj
 const OVERRIDES = /[\u202d\u202e]/g;
 const BIDI = /[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g;
 
-const SHORT = 24; // characters of an option that fits beside another
-
 /** The sign and the word of each decision. */
 export const MADE = /** @type {Record<string, string>} */ ({
   keep: "✓ keep",
@@ -184,14 +182,13 @@ export function valuesText(found) {
 /* ------------------------------------------------------------ in full */
 
 /**
- * Makes a sample that is no image: its content, and what the model gives each class.
+ * Makes a sample that is no image: its content.
  * @param {Item} item
  */
 export function body(item) {
   const shown = [];
   if (item.text) shown.push(prose(item.text, item.hidden));
   if (item.values) shown.push(values(item));
-  if (item.options) shown.push(options(item));
   return shown;
 }
 
@@ -232,13 +229,41 @@ function values(item) {
   return list;
 }
 
-/** @param {Item} item */
-function options(item) {
+/**
+ * The options of a question, one line each: the label and what the model says are marked, and in view.
+ * @param {Item} item
+ */
+export function answers(item) {
+  const list = html("ul", { class: "mw-answer-list", "aria-label": "options" });
+  const said = item.guess === "" ? -1 : (item.suggested ?? item.answer);
+  for (const [i, { text, label, probability }] of (item.options ?? []).entries()) {
+    const name = html("span", { class: "mw-option-text", dir: "auto" });
+    name.textContent = name.title = proseText(text);
+    const who = [label ? "label" : "", i === said ? "model" : ""].filter(Boolean);
+    if (who.length > 0 && probability !== null) who.push(percent(probability));
+    const kinds = [label ? "mw-is-label" : "", i === said ? "mw-is-model" : ""];
+    list.append(
+      html(
+        "li",
+        { class: kinds.filter(Boolean).join(" ") || null },
+        html("b", {}, letterOf(i)),
+        name,
+        html("em", {}, who.join(" ")),
+      ),
+    );
+  }
+  return list;
+}
+
+/**
+ * The options of a question in full, with what the model gives each.
+ * @param {Item} item
+ */
+export function options(item) {
   const found = item.options ?? [];
   const best = Math.max(...found.map(({ probability }) => probability ?? 0));
-  const short = found.every(({ text }) => text.length <= SHORT);
   return gauges(
-    short ? "mw-options mw-short" : "mw-options",
+    "mw-options",
     found.map(({ text, label, probability, hidden }, i) => {
       const name = html("span", { class: "mw-option-text", dir: "auto" });
       name.textContent = proseText(text);

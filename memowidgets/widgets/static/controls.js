@@ -92,11 +92,12 @@ export const ROC_SCALES = [
   { value: "log", label: "log-log" },
 ];
 
-/** What τ flags, in three sentences. */
+/** What τ flags, in sentences. */
 export class Answers {
   constructor() {
     this.flagged = sentence("flagged");
     this.found = sentence("found");
+    this.truly = sentence("truly");
     this.only = sentence("only");
     this.onLine = html("span", {
       title: "their score and τ are less than two standard errors apart",
@@ -106,7 +107,7 @@ export class Answers {
       {
         type: "button",
         class: "mw-link",
-        "aria-label": "show the samples on the line",
+        "aria-label": "show the samples that are too close to call",
       },
       "show",
     );
@@ -116,6 +117,7 @@ export class Answers {
       { class: "mw-answers", role: "group", "aria-label": "The answer at τ" },
       this.flagged.element,
       this.found.element,
+      this.truly.element,
       this.only.element,
       this.line,
     );
@@ -124,7 +126,7 @@ export class Answers {
   /**
    * @param {Counts} counts
    * @param {Scores} scores
-   * @param {number} close  samples on the line
+   * @param {number} close  samples that are too close to τ to call
    * @param {string} positives  "memorised", or what was given as the truth
    * @param {string} truly  how many of them truly are
    * @param {boolean} settled  whether the truth is that of where η stands
@@ -140,19 +142,20 @@ export class Answers {
     const known = memorizedUpTo !== null;
     this.flagged.tell(whole(flagged), ` flagged of ${whole(n)}`);
     const many = settled ? whole(memorized) : "…";
-    const doubt = settled && truly !== "" ? ` (${truly})` : "";
     const are = settled && found === 1 ? "is" : "are";
     this.found.tell(
       settled ? whole(found) : "…",
-      ` of the ${many} ${positives} ${are} found${doubt}`,
+      ` of ${many} ${positives} ${are} found`,
     );
+    this.truly.tell("", truly);
+    this.truly.element.hidden = !settled || truly === "";
     this.only.tell(settled ? whole(flaggedOnly) : "…", " flagged only");
     this.found.element.hidden = this.only.element.hidden = !known;
     write(
       this.onLine,
       close === 1
-        ? "One sits on the line"
-        : `${this.show.hidden ? whole(close) : "Some"} sit on the line`,
+        ? "One is too close to call"
+        : `${whole(close)} are too close to call`,
     );
     this.line.hidden = close === 0;
   }

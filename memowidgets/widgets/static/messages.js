@@ -172,7 +172,9 @@
  * @property {number | null} guessProbability
  * @property {number | null} labelProbability
  * @property {Option[]} [options]
+ * @property {boolean} [asks]  whether the options are the sample's own, not the same for all
  * @property {Likely[]} [likeliest]
+ * @property {boolean} looksWrong  whether model and neighbours agree on another class than its label
  * @property {number | null} suggested
  * @property {number} answer
  */

@@ -1,24 +1,26 @@
 /**
- * The open sample: what it is, why it is flagged, what was seen before and what came true after, and
- * below that the decisions. All else that is known of it is folded.
+ * The open sample: what it is, its label, what the model and its neighbours say, why it is flagged, what
+ * was seen before and what came true after, and below that the decisions. All else is folded.
  */
 
 import {
+  answers,
   body,
   letterOf,
   likeliest,
   nameText,
+  options,
   picture,
   plain,
   proseText,
   strong,
   valuesText,
 } from "./cards.js";
-import { bytesOf, focused, html, svg, write } from "./dom.js";
-import { liraPicture, liraRange, spoken } from "./lira.js";
+import { bytesOf, focused, html, setAttributes, svg, write } from "./dom.js";
+import { liraPicture } from "./lira.js";
 import { errorText, fixed, percent, whole } from "./numbers.js";
 import { pictures } from "./pixels.js";
-import { MEMORIZED, NOT_MEMORIZED, ONION, PREDICTED } from "./words.js";
+import { ONION } from "./words.js";
 
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Page} Page */
@@ -33,9 +35,10 @@ import { MEMORIZED, NOT_MEMORIZED, ONION, PREDICTED } from "./words.js";
  * @property {() => number | null} tau  null where it is no score: of the score against its class
  */
 
-const [ROOM, NEAR] = [112, 64]; // screen pixels for the longer side of an image, of its neighbours
+const [ROOM, NEAR] = [104, 64]; // screen pixels for the longer side of an image, of its neighbours
 const FEWEST = 8; // models a side, from which on they say what is memorised
 const SHORT = 32; // characters of an option that names its class
+const MOST_SQUARES = 66; // that are drawn, one for each model
 
 /** The view of one sample, beside the list or below it. */
 export class Opened {
@@ -76,9 +79,9 @@ export class Opened {
       role: "group",
       "aria-label": "the sample",
     });
-    this.why = html("div", { class: "mw-reason" });
-    this.later = html("div", { class: "mw-after" });
+    this.facts = html("dl", { class: "mw-facts-of" });
     this.before = html("div", { class: "mw-before" });
+    this.later = html("div", { class: "mw-after" });
     this.known = html("div", { class: "mw-known" });
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
@@ -94,8 +97,7 @@ export class Opened {
     this.scroll = html(
       "div",
       { class: "mw-opened-body" },
-      this.sample,
-      this.why,
+      html("div", { class: "mw-seen" }, this.sample, this.facts),
       this.before,
       this.later,
       this.more,
@@ -120,7 +122,7 @@ export class Opened {
     this.full = false;
     this.content = "";
     this.sample.replaceChildren();
-    for (const part of [this.why, this.later, this.before, this.known])
+    for (const part of [this.facts, this.later, this.before, this.known])
       part.replaceChildren();
     this.note.value = this.where.textContent = this.id.textContent = "";
     this.tag.hidden = true;
@@ -145,13 +147,12 @@ export class Opened {
     );
     write(this.id, nameText(item.id));
     if (full || !this.full) {
-      const { text, hidden, values, hiddenValues, options, image } = item;
+      const { text, hidden, values, hiddenValues, image } = item;
       const content = JSON.stringify([
         text,
         hidden,
         values,
         hiddenValues,
-        options,
         image?.height,
       ]);
       if (content !== this.content)
@@ -178,31 +179,20 @@ export class Opened {
       buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
     this.knows = known ?? null;
     this.explain();
-    if (problem) this.before.append(html("p", { class: "mw-refused" }, problem));
+    if (problem) this.later.append(html("p", { class: "mw-refused" }, problem));
   }
 
-  /** Says why the sample is flagged, what came before and what after. */
+  /** Says what label, model and neighbours are, what came before and what after. */
   explain() {
     const { item, page, knows } = this;
     if (item === null || page === null) return;
-    const memorized = isMemorized(item, page.eta);
     this.tag.hidden = !item.canary;
-    write(
-      this.tag,
-      memorized === null
-        ? "planted"
-        : memorized
-          ? "planted, and memorised"
-          : "planted, not memorised",
-    );
-    this.why.replaceChildren(...reasons(item, knows));
-    this.why.classList.toggle("mw-reason-flagged", isFlagged(item));
-    this.later.replaceChildren(...outcome(item, page.eta, knows));
-    if (item.decision === "remove")
-      this.later.append(html("p", { class: "mw-remark" }, ONION));
-    this.before.replaceChildren(
-      ...(knows === null ? [] : history(knows, this.actions.tau())),
-    );
+    write(this.tag, "planted");
+    this.facts.replaceChildren(...facts(item, knows));
+    this.before.replaceChildren(...history(item, page, knows, this.actions.tau()));
+    const memorized = isMemorized(item, page.eta);
+    this.later.replaceChildren(...outcome(item, memorized, knows));
+    this.later.classList.toggle("mw-after-memorized", memorized === true);
     this.showMore();
   }
 
@@ -230,8 +220,11 @@ export class Opened {
     const parts = [];
     if (item.score !== null)
       parts.push(html("p", { class: "mw-facts" }, scoreText(item, page)));
-    if (item.likeliest)
-      parts.push(heading("What the model says"), likeliest(item.likeliest));
+    if (item.likeliest || item.options)
+      parts.push(
+        heading("What the model says"),
+        item.options ? options(item) : likeliest(item.likeliest ?? []),
+      );
     if (knows?.shadows)
       parts.push(
         heading(`Logit gap under shadow models, ${knows.shadows.checkpoint}`),
@@ -249,7 +242,8 @@ export class Opened {
         neighbours(knows.neighbours, this.bytes, this.actions.go),
       );
     }
-    if (!knows?.shadows) parts.push(...remarks(knows));
+    if (item.decision === "remove")
+      parts.push(html("p", { class: "mw-remark" }, ONION));
     this.known.replaceChildren(...parts);
   }
 }
@@ -261,15 +255,13 @@ export class Opened {
  * @param {Pick<Known, "guess" | "neighbours"> | null} known
  */
 export function suggestions({ answer, suggested }, known) {
-  const near = (known?.neighbours ?? []).map((one) => one.answer);
-  const many = (/** @type {number} */ to) => near.filter((one) => one === to).length;
-  const most = [...new Set(near)].sort((a, b) => many(b) - many(a) || a - b)[0] ?? -1;
+  const near = mostOf(known?.neighbours ?? []);
   const end = known?.guess ?? -1;
   const both = suggested === end;
   const told = /** @type {[number, string][]} */ ([
     [suggested ?? -1, both ? "the model now and at the end" : "the model now"],
     [both ? -1 : end, "the model at the end"],
-    [most, `${many(most)} of ${near.length} neighbours`],
+    [near?.answer ?? -1, `${near?.many} of ${near?.of} neighbours`],
   ]);
   /** @type {Map<number, string[]>} */
   const found = new Map();
@@ -278,7 +270,7 @@ export function suggestions({ answer, suggested }, known) {
   return [...found].map(([to, why]) => ({ to, why: why.join(", and ") }));
 }
 
-/** @param {Item} item */
+/** @param {Pick<Item, "status">} item */
 function isFlagged({ status }) {
   return ["flagged", "found", "flagged only"].includes(status);
 }
@@ -293,115 +285,162 @@ function isMemorized({ logLira }, eta) {
 }
 
 /**
- * Says in a sentence why a sample is flagged, or why it is not: from label, model and neighbours.
+ * Label, model, neighbours, and why the sample is flagged or not, each in a line.
  * @param {Item} item
- * @param {Known | null} known
+ * @param {Known | null} known  null until it is there
  */
-function reasons(item, known) {
-  const flagged = isFlagged(item);
-  const title =
-    item.status === ""
-      ? "Label and model"
-      : flagged
-        ? "Why it is flagged"
-        : "Why it is not flagged";
-  const near = known?.neighbours ?? [];
-  const nearest = `${near.length} nearest samples`;
-  const same = near.filter(({ label }) => label === (item.guess || item.label)).length;
-  const few = `, but ${same > 0 ? `only ${same}` : "none"} of its ${nearest} ${same > 1 ? "do" : "does"}`;
-  const so =
-    near.length === 0
-      ? ""
-      : 2 * same < near.length
-        ? few
-        : `, and so do ${same} of its ${nearest}`;
-  const text = html("p", {});
-  const where =
-    item.status === ""
-      ? ""
-      : flagged
-        ? " Its score is at most τ."
-        : " Its score is above τ.";
-  if (item.label === "") text.append(where.trim());
-  else if (item.guess === "")
-    text.append("Label says ", strong(item.label), so, ".", where);
-  else if (item.suggested !== null) {
-    const given =
-      item.labelProbability === null
-        ? ""
-        : `, to which the model gives ${percent(item.labelProbability)}`;
-    text.append(
-      "Label says ",
-      strong(item.label),
-      `${given}. It says `,
-      strong(item.guess),
-      so,
-      ".",
-    );
-    if (!flagged && item.status !== "") text.append(" Yet its score is above τ.");
-  } else {
-    const given =
-      item.guessProbability === null ? "" : ` (${percent(item.guessProbability)})`;
-    text.append("Label and model both say ", strong(item.label), given, so, ".");
-    if (flagged) text.append(where);
+function facts(item, known) {
+  const near = mostOf(known?.neighbours ?? []);
+  const rows = /** @type {[string, (string | Node)[]][]} */ ([]);
+  if (item.options && item.asks) rows.push(["", [answers(item)]]);
+  else {
+    if (item.label !== "")
+      rows.push(["label", named(item.label, item.labelProbability)]);
+    if (item.guess !== "")
+      rows.push([
+        "model",
+        named(
+          item.guess,
+          item.guessProbability,
+          item.suggested === null ? "" : "mw-model",
+        ),
+      ]);
   }
-  return text.hasChildNodes()
-    ? [html("strong", { class: "mw-heading" }, title), text]
-    : [];
+  if (near !== null && near.label !== "")
+    rows.push(["near", [`${near.many} of ${near.of} say `, strong(near.label)]]);
+  const why = reason(item, near?.answer ?? null);
+  if (why !== "") rows.push(["why", [why]]);
+  return rows.flatMap(([name, parts]) => [
+    html("dt", { hidden: name === "" }, name),
+    html("dd", { class: name === "" ? "mw-answers-of" : null }, ...parts),
+  ]);
 }
 
 /**
- * Says what came true: whether the sample is memorised, and what models of other samples say.
+ * A class with its probability.
+ * @param {string} name
+ * @param {number | null} probability
+ * @param {string} [kind]
+ */
+function named(name, probability, kind = "") {
+  const shown = plain("bdi", name, `mw-strong ${kind}`.trim());
+  return probability === null ? [shown] : [shown, ` ${percent(probability)}`];
+}
+
+/**
+ * The class that most of the neighbours have; null without neighbours.
+ * @param {Pick<Glimpse, "answer" | "label">[]} near
+ */
+export function mostOf(near) {
+  const many = (/** @type {number} */ of) =>
+    near.filter(({ answer }) => answer === of).length;
+  const [first] = [...near].sort(
+    (a, b) => many(b.answer) - many(a.answer) || a.answer - b.answer,
+  );
+  return first === undefined
+    ? null
+    : { ...first, many: many(first.answer), of: near.length };
+}
+
+/**
+ * Says why a sample is flagged, or why it is not, from what its label, its model and its neighbours are.
+ * @param {Pick<Item, "status" | "label" | "answer" | "guess" | "suggested">} item
+ * @param {number | null} near  class that most neighbours have; null where that is not known
+ */
+export function reason(item, near) {
+  const { status, label, answer, guess, suggested } = item;
+  if (label === "" || (guess === "" && near === null)) return "";
+  const modelAgrees = guess === "" ? null : suggested === null;
+  const nearAgree = near === null ? null : near === answer;
+  const sides = /** @type {[boolean | null, string][]} */ ([
+    [modelAgrees, "model"],
+    [nearAgree, "neighbours"],
+  ]);
+  const [against, withIt] = [false, true].map((agrees) =>
+    sides.flatMap(([side, name]) => (side === agrees ? [name] : [])),
+  );
+  const contrary = against.length > 0;
+  let said = withIt.length > 1 ? "all three agree" : `label and ${withIt[0]} agree`;
+  if (contrary) said = `${against.join(" and ")} against the label`;
+  if (contrary && withIt.length > 0) said += `, ${withIt[0]} for it`;
+  const flagged = isFlagged({ status });
+  if (status === "" || flagged === contrary) return said;
+  return `${said}, yet its score is ${flagged ? "at most" : "above"} τ`;
+}
+
+/**
+ * Says what came true: whether this model memorised the sample, and how many of the others did.
  * @param {Item} item
- * @param {number | null} eta
+ * @param {boolean | null} memorized
  * @param {Known | null} known
  */
-function outcome(item, eta, known) {
-  const memorized = isMemorized(item, eta);
+function outcome(item, memorized, known) {
   const shadows = known?.shadows ?? null;
-  const text = html("p", {});
   const [inside, outside] = shadows?.models ?? [0, 0];
+  const parts = [];
   if (shadows !== null && Math.min(inside, outside) < FEWEST)
-    text.append(
-      `Too few models to say whether it is memorised: ${inside} trained on it, ${outside} did not. `,
+    parts.push(
+      `Too few models to say whether it is memorised: ${inside} trained on it, ${outside} did not.`,
     );
-  else if (memorized !== null) {
-    text.append(
-      html("strong", {}, memorized ? "Memorised." : "Not memorised."),
-      ` ${memorized ? MEMORIZED : NOT_MEMORIZED} `,
-    );
-    if (shadows?.support)
-      text.append(
-        html("span", { class: "mw-support" }, supportText(shadows.support)),
-        " ",
-      );
-  } else if (item.status !== "") text.append(`${PREDICTED} `);
-  text.append(agreement(item));
-  if (text.textContent?.trim() === "") return [];
-  const parts = /** @type {HTMLElement[]} */ ([
-    html(
-      "strong",
-      { class: "mw-heading" },
-      memorized === null ? "After" : "After: what came true",
-    ),
-  ]);
-  if (shadows !== null) parts.push(rowsOfModels(shadows));
-  parts.push(text);
-  return shadows === null ? parts : [...parts, ...remarks(known)];
+  else if (memorized !== null) parts.push(verdict(memorized, shadows?.support ?? null));
+  const later = changeOfMind(item);
+  if (later !== "") parts.push(later);
+  if (parts.length === 0) return [];
+  const found = [html("p", {}, parts.join(" "))];
+  if (shadows?.support && shadows.support[1] <= MOST_SQUARES && memorized !== null)
+    found.push(squares(memorized, shadows.support));
+  return [...found, ...remarks(known)];
 }
 
 /**
- * Says whether the model gives the label, at the checkpoint on show and when it is finished.
+ * Says in one sentence whether this model memorised a sample, and how many of the others that trained on it did.
+ * @param {boolean} memorized
+ * @param {[number, number] | null} support  models that memorised it, of those that trained on it, this one included
+ */
+export function verdict(memorized, support) {
+  if (support === null)
+    return memorized ? "Memorised by this model." : "Not memorised by this model.";
+  const [many, of] = support;
+  if (!memorized)
+    return many === 0
+      ? `Not memorised by any of the ${of} models trained on it.`
+      : `Not by this model, but by ${many} of the ${of} trained on it. Train again, and it may be.`;
+  if (many === of) return `Memorised by all ${of} models trained on it.`;
+  return many === 1
+    ? `Memorised by this model alone, of the ${of} trained on it.`
+    : `Memorised by this model, and by ${many - 1} of the ${of - 1} others trained on it.`;
+}
+
+/**
+ * The models that trained on a sample, a square for each: this one first, filled where they memorised it.
+ * @param {boolean} memorized
+ * @param {[number, number]} support
+ */
+function squares(memorized, [many, of]) {
+  const row = html("div", {
+    class: "mw-models",
+    role: "img",
+    "aria-label": `${many} of ${of} models memorised it`,
+  });
+  const others = memorized ? many - 1 : many;
+  row.append(
+    html("i", { class: memorized ? "mw-me mw-on" : "mw-me", title: "this model" }),
+  );
+  for (let i = 0; i < of - 1; i++)
+    row.append(html("i", { class: i < others ? "mw-on" : null }));
+  return row;
+}
+
+/**
+ * Says what the finished model gives where that is another answer than at the checkpoint on show.
  * @param {Item} item
  */
-function agreement({ right, guess, label, suggested }) {
-  if (right === null || label === "") return "";
-  const end = right ? "agrees" : "disagrees";
-  if (guess === "") return `At the end the model ${end} with the label.`;
-  const now = suggested === null ? "agrees" : "disagrees";
-  return now === end
-    ? `The model ${now} with the label, now and at the end.`
-    : `The model ${now} with the label now, and ${end} at the end.`;
+function changeOfMind({ right, guess, label, suggested }) {
+  if (right === null || label === "" || guess === "" || right === (suggested === null))
+    return "";
+  return right
+    ? "The finished model gives its label."
+    : "The finished model gives another class.";
 }
 
 /** @param {Known | null} known */
@@ -410,70 +449,38 @@ function remarks(known) {
 }
 
 /**
- * How sure models are of the label: a row of those that trained on the sample, one of those that did
- * not, and a line for this model.
- * @param {import("./messages.js").Shadows} shadows
+ * The score at every checkpoint as a line, with τ and the checkpoint on show, and the score there.
+ * @param {Item} item
+ * @param {Page} page
+ * @param {Known | null} known
+ * @param {number | null} tau
  */
-function rowsOfModels(shadows) {
-  const [low, high] = liraRange(shadows);
-  const place = (/** @type {number} */ gap) =>
-    `${((100 * (gap - low)) / (high - low)).toFixed(1)}%`;
-  const box = html("div", {
-    class: "mw-models",
-    role: "img",
-    "aria-label": spoken(shadows),
-  });
-  for (const [side, gaps, what] of /** @type {[string, number[], string][]} */ ([
-    ["in", shadows.inside, "that trained on it"],
-    ["out", shadows.outside, "that did not"],
-  ])) {
-    const row = html("div", { class: `mw-gap-row mw-gap-${side}` });
-    for (const gap of gaps) {
-      const dot = html("i", {});
-      dot.style.left = place(gap);
-      row.append(dot);
-    }
-    const name = html(
-      "span",
-      { class: `mw-gap-name mw-sign-${side}` },
-      `${shadows.models[side === "in" ? 0 : 1]} models ${what}`,
-    );
-    if (side === "in") name.append(html("span", {}, "┃ this model"));
-    box.append(name, row);
-  }
-  const line = html("b", {});
-  line.style.left = place(shadows.target);
-  box.append(
-    line,
-    html(
-      "span",
-      { class: "mw-gap-ends" },
-      html("span", {}, "sure of another class"),
-      html("span", {}, "sure of the label →"),
-    ),
-  );
-  return box;
+function history(item, page, known, tau) {
+  if (item.score === null) return [];
+  const now = html("span", { class: "mw-score-now" }, fixed(item.score, page.digits));
+  const box = html("div", { class: "mw-line-box" });
+  if (known !== null) drawHistory(box, known, tau);
+  const many = box.childElementCount > 0 || known === null;
+  return [html("span", { class: "mw-name-of" }, many ? "before" : "score"), box, now];
 }
 
 /**
- * The score at every checkpoint as a line, with τ and where the decision is made.
+ * @param {HTMLElement} box
  * @param {Known} known
  * @param {number | null} tau
  */
-function history(known, tau) {
+function drawHistory(box, known, tau) {
   const layer = Math.max(
     0,
     known.layers.findIndex(({ marked }) => marked),
   );
-  const all = known.checkpoints.map(({ value, marked }, i) => ({
-    label: value.replace("-", " "),
-    marked,
-    value: known.scores[i][layer],
-  }));
-  const points = all.flatMap(({ label, marked, value }) =>
-    value === null ? [] : [{ label, marked, value }],
-  );
-  if (points.length < 2) return [];
+  const points = known.checkpoints.flatMap(({ value, marked }, i) => {
+    const score = known.scores[i][layer];
+    return score === null
+      ? []
+      : [{ label: value.replace("-", " "), marked, value: score }];
+  });
+  if (points.length < 2) return;
   const values = points.map(({ value }) => value);
   const [min, max] = [
     Math.min(...values, tau ?? Infinity),
@@ -509,30 +516,16 @@ function history(known, tau) {
       points: points.map(({ value }, i) => `${x(i)},${y(value)}`).join(" "),
     }),
   );
-  const box = html("div", { class: "mw-line-box" });
   box.append(/** @type {any} */ (picture));
-  const at = points.findIndex(({ marked }) => marked);
-  if (at >= 0) {
-    const dot = html("i", { class: "mw-line-dot" });
-    [dot.style.left, dot.style.top] = [`${x(at)}%`, `${y(points[at].value)}%`];
-    box.append(dot);
-  }
-  const ends = html(
-    "div",
-    { class: "mw-line-ends" },
-    html("span", {}, points[0].label),
-  );
-  if (at > 0 && at < points.length - 1)
-    ends.append(
-      html("span", { class: "mw-line-here" }, `you decide at ${points[at].label}`),
-    );
-  ends.append(html("span", {}, points[points.length - 1].label));
   const risk = tau === null ? "" : ", flagged below the line";
-  return [
-    html("strong", { class: "mw-heading" }, `Before: ${known.title}${risk}`),
-    box,
-    ends,
-  ];
+  const ends = `${points[0].label} to ${points[points.length - 1].label}`;
+  setAttributes(box, { role: "img", "aria-label": `${known.title}, ${ends}${risk}` });
+  box.title = `${known.title}, ${ends}${risk}`;
+  const at = points.findIndex(({ marked }) => marked);
+  if (at < 0) return;
+  const dot = html("i", { class: "mw-line-dot" });
+  [dot.style.left, dot.style.top] = [`${x(at)}%`, `${y(points[at].value)}%`];
+  box.append(dot);
 }
 
 /**
@@ -543,17 +536,6 @@ function scoreText(item, { scoreName, digits }) {
   const error = item.error === null ? "" : ` ± ${errorText(item.error, digits)}`;
   const close = item.uncertain ? ", less than two standard errors from τ" : "";
   return `${scoreName} ${fixed(/** @type {number} */ (item.score), digits)}${error}${close}`;
-}
-
-/**
- * Says how many models memorised a sample: no row of the picture, for each model is judged here.
- * @param {[number, number]} support
- */
-export function supportText([memorized, learned]) {
-  return (
-    `${memorized} of the ${learned} models that learned from it memorised it: each of them, this one included, ` +
-    "was compared with all the others."
-  );
 }
 
 /**

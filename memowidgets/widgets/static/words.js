@@ -20,18 +20,16 @@ export const TABS = /** @type {Record<string, [string, string]>} */ ({
   found: ["Found", "flagged, and memorised"],
   "flagged only": ["Flagged only", "flagged, but not memorised"],
   missed: ["Missed", "memorised, but not flagged"],
-  "label looks wrong": ["Label looks wrong", "the model's class is not the label"],
+  "label looks wrong": [
+    "Label looks wrong",
+    "the model and most of the nearest samples have another class",
+  ],
   all: ["All", "every sample"],
   "left alone": ["Left alone", "not flagged, and not known to be memorised"],
-  "on the line": ["On the line", "score less than two standard errors from τ"],
+  "on the line": ["Too close to call", "score less than two standard errors from τ"],
 });
 export const WITHOUT_TAB = ["left alone", "on the line"];
 
 export const ONION =
   "Once this sample is removed and the model trained again, others near it may be memorised that are safe now " +
   "(Carlini et al. 2022): audit again on what is left, and compare how many samples a model memorises.";
-export const PREDICTED =
-  "Whether it will be memorised is a prediction. Models trained on other samples would show it.";
-export const MEMORIZED =
-  "Models that trained on it are surer of its label than models that did not, so who has it can tell that it was in the training data.";
-export const NOT_MEMORIZED = "With it or without it, models answer much the same.";

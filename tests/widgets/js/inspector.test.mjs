@@ -73,11 +73,67 @@ test("the picture of LiRA holds every gap and the target", () => {
   );
 });
 
-test("support is said in words of its own", () => {
+test("one sentence says who memorised a sample, and contradicts no count", () => {
+  const { verdict } = opened;
+  assert.match(verdict(true, null), /^Memorised by this model\.$/);
+  assert.match(verdict(false, null), /^Not memorised by this model\.$/);
   assert.match(
-    opened.supportText([12, 14]),
-    /^12 of the 14 models that learned from it memorised it: .*this one included/,
+    verdict(true, [17, 19]),
+    /^Memorised by this model.* 16 of the 18 others/,
   );
+  assert.match(verdict(true, [19, 19]), /^Memorised by all 19 /);
+  assert.match(verdict(true, [1, 19]), /this model alone.* 19 /);
+  assert.match(verdict(false, [0, 19]), /^Not memorised by any of the 19 /);
+  assert.match(verdict(false, [13, 19]), /^Not by this model, but by 13 of the 19 /);
+  assert.doesNotMatch(verdict(false, [13, 19]), /Not memorised/);
+});
+
+test("why is what model and neighbours say of the label, and τ only where it differs", () => {
+  const item = (more) => ({
+    status: "flagged",
+    label: "a",
+    answer: 0,
+    guess: "b",
+    suggested: 1,
+    ...more,
+  });
+  const agreed = { guess: "a", suggested: null };
+  assert.match(opened.reason(item(), 1), /^model and neighbours against the label$/);
+  assert.match(
+    opened.reason(item(), 0),
+    /^model against the label, neighbours for it$/,
+  );
+  assert.match(opened.reason(item(), null), /^model against the label$/);
+  assert.match(opened.reason(item(agreed), 0), /agree, yet its score is at most τ$/);
+  assert.match(
+    opened.reason(item({ ...agreed, status: "left alone" }), 0),
+    /^all three agree$/,
+  );
+  assert.match(
+    opened.reason(item({ status: "missed" }), 1),
+    /, yet its score is above τ$/,
+  );
+  assert.match(
+    opened.reason(item({ guess: "", suggested: null }), 2),
+    /^neighbours against/,
+  );
+  assert.match(
+    opened.reason(item({ ...agreed, status: "" }), null),
+    /^label and model agree$/,
+  );
+  assert.equal(opened.reason(item({ label: "" }), 1), "");
+  assert.equal(opened.reason(item({ guess: "", suggested: null }), null), "");
+});
+
+test("most of the neighbours are of one class, or the first of those that tie", () => {
+  const near = [2, 1, 1, 2].map((answer) => ({ answer, label: `class ${answer}` }));
+  assert.deepEqual(opened.mostOf(near), {
+    answer: 1,
+    label: "class 1",
+    many: 2,
+    of: 4,
+  });
+  assert.equal(opened.mostOf([]), null);
 });
 
 test("classes are suggested once each, with who suggests them, and never the present one", () => {

@@ -207,7 +207,10 @@ def evaluated(values: Floats, errors: Floats, score: Floats, m: int) -> Evaluati
     counted = values >= 4
     expected = float(probability_memorized(values, errors)[counted].sum())
     asked = values, errors, 4.0, score
-    bias = bias_of(score, redrawn_truths(*asked))
+
+    def bias() -> float:
+        return bias_of(score, redrawn_truths(*asked))
+
     known = Truly(expected, m, probability_memorized(*asked), bias)
     return roc(score, counted).with_truly(known)
 

@@ -62,6 +62,7 @@ const PUBLISHED = [
   "page",
   "selected",
 ];
+const AREA = "AUC given these labels"; // that for the true ones takes a kernel
 const PAIRED = "In a notebook, the dashboard also says whether these AUCs differ.";
 const NOTICE =
   "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
@@ -435,6 +436,7 @@ export class Recorded {
       ...this.compared,
       truly,
       said,
+      area: AREA,
       areas,
     });
   }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -216,14 +217,14 @@ class Truly(NamedTuple):
         Number of shadow models behind the labels.
     calibrated : (n,) array of float, optional
         Probability that each sample is truly memorised, given its score too.
-    bias : float
-        How far above the truth the AUC by such probabilities is, in simulations.
+    find_bias : callable
+        Returns how far above the truth the AUC by such probabilities is, in simulations.
     """
 
     expected: float
     n_shadows: int
     calibrated: Floats | None = None
-    bias: float = 0.0
+    find_bias: Callable[[], float] = float
 
 
 @dataclass(frozen=True, repr=False)
@@ -320,8 +321,8 @@ class Evaluation:
     calibrated : (n,) float64, or None
         Probability that each sample's true log-LiRA is at least η, by its log-LiRA and its score.
         None if `n_truly` is None, or several models are pooled.
-    bias : float
-        How far above the truth `true_auc` is, in simulations.
+    find_bias : callable
+        Returns how far above the truth `true_auc` is, in simulations.
     """
 
     scores: Floats
@@ -335,7 +336,7 @@ class Evaluation:
     n_truly: float | None = field(default=None, kw_only=True)
     n_shadows: int = field(default=0, kw_only=True)
     calibrated: Floats | None = field(default=None, kw_only=True)
-    bias: float = field(default=0.0, kw_only=True)
+    find_bias: Callable[[], float] = field(default=float, kw_only=True)
 
     @classmethod
     def of(
@@ -375,7 +376,8 @@ class Evaluation:
     def true_auc_interval(self) -> Interval | None:
         """95 % interval of `true_auc`, which includes that the labels are uncertain.
 
-        It is widened by the `bias`.
+        It is widened by the bias that a simulation shows: labels are drawn from the distribution
+        behind `calibrated`, which is estimated anew from them.
         """
         return None if self.true_area is None else self.true_area.interval
 
@@ -398,7 +400,7 @@ class Evaluation:
         """The AUC for the true labels, with its draws; None without `calibrated`."""
         if self.calibrated is None or not 0 < self.calibrated.sum() < self.n:
             return None
-        return TrueArea(self.rising, self.calibrated, self.bias)
+        return TrueArea(self.rising, self.calibrated, self.find_bias)
 
     @property
     def roc(self) -> pd.DataFrame:
@@ -517,7 +519,7 @@ class Evaluation:
             n_truly=known.expected,
             n_shadows=known.n_shadows,
             calibrated=known.calibrated,
-            bias=known.bias,
+            find_bias=known.find_bias,
         )
 
     def _counted(self, of: str) -> str:

@@ -7,7 +7,7 @@ of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -433,8 +433,9 @@ class TrueArea:
         Probability that each sample is memorised, neither 0 for all nor 1 for all. It must take
         the score into account: otherwise an uncertain sample has the same probability whatever its
         score, which pulls the AUC towards ½.
-    bias : float
-        How far above the truth such an AUC is in the mean, see `bias_of`.
+    find_bias : callable
+        Returns how far above the truth such an AUC is in the mean, see `bias_of`. It takes its
+        time, so it is asked for the interval alone.
 
     Notes
     -----
@@ -447,7 +448,12 @@ class TrueArea:
 
     rising: SortedScores
     probability: Floats
-    bias: float = 0.0
+    find_bias: Callable[[], float] = float
+
+    @cached_property
+    def bias(self) -> float:
+        """How far above the truth the AUC is, in simulations."""
+        return self.find_bias()
 
     @cached_property
     def auc(self) -> float:

@@ -230,7 +230,7 @@ def test_the_auc_for_the_true_labels_is_that_of_calibrated_probabilities(
     area = TrueArea(
         SortedScores.of(scores.to_numpy()),
         mw.memorization.probability_memorized(*asked),
-        bias_of(scores.to_numpy(), redrawn_truths(*asked)),
+        lambda: bias_of(scores.to_numpy(), redrawn_truths(*asked)),
     )
     assert (found.true_auc, found.true_auc_interval) == (area.auc, area.interval)
     assert list(found.areas) == ["AUC for the true labels", "AUC given these labels"]

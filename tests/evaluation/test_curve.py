@@ -218,8 +218,8 @@ def test_bad_input():
         roc(scores, truth).at("youden")
 
 
-def true_area(scores, probability, bias=0.0):
-    found = TrueArea(SortedScores.of(scores), probability, bias)
+def true_area(scores, probability):
+    found = TrueArea(SortedScores.of(scores), probability)
     return found.auc, found.interval
 
 
@@ -288,7 +288,7 @@ def with_truth(n_shadows, bias=0.0, seed=0):
     others = scores + np.random.default_rng(seed).normal(size=len(scores))
     return [
         roc(each, probability > 0.5).with_truly(
-            Truly(9.0, n_shadows, probability, bias)
+            Truly(9.0, n_shadows, probability, lambda: bias)
         )
         for each in (scores, others)
     ]

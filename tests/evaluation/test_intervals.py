@@ -158,7 +158,7 @@ def test_the_bias_that_its_own_simulation_shows_is_that_of_the_auc_for_true_labe
         made = simulated(8, seed, 1000, "Gaussian", SIGHT[".998"])
         values, errors, _, score = observed(*made)
         found.append(evaluated(values, errors, score, 8))
-    assert np.mean([one.bias for one in found]) < -0.005
+    assert np.mean([one.true_area.bias for one in found]) < -0.005
     covered = np.array(
         [
             [low <= area <= high for low, high in of]

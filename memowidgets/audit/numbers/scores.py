@@ -28,9 +28,9 @@ from memowidgets.audit.evidence import (
     Need,
 )
 from memowidgets.audit.numbers.truth import (
+    Calibration,
     aligned_log_lira,
     answered_rightly,
-    calibrated,
     is_log_lira,
     member_log_lira,
     memorized_members,
@@ -466,11 +466,9 @@ def doubt(
         return None
     scores = pd.Series(found.scores, evidence.members[found.positions])
     # the baseline owes its values to the shadow models, as the truth does
-    probability, bias = calibrated(
-        evidence, eta, scores, independent=metric != BASELINE
-    )
-    of_each = probability.reindex(memorized.index).to_numpy(np.float64)
-    return Truly(expected, evidence.n_shadows, of_each, bias)
+    known = Calibration(evidence, eta, scores, independent=metric != BASELINE)
+    of_each = known.probability().reindex(memorized.index).to_numpy(np.float64)
+    return Truly(expected, evidence.n_shadows, of_each, known.bias)
 
 
 def named_series(
@@ -716,23 +714,27 @@ def compare(
     for metric, layer, record in picks:
         found = evaluate(evidence, metric, layer or "last", record.name, eta, truth)
         at = {"checkpoint": record.name, "epoch": record.epoch}
-        rows.append({"metric": metric, "layer": layer, **at, **area(found)})
+        areas = {**area(found), **_true_area(found)}
+        rows.append({"metric": metric, "layer": layer, **at, **areas})
     return pd.DataFrame(rows)
 
 
 def area(found: evaluation.Evaluation) -> dict[str, float]:
-    """Return AUCs and counts as columns of a table; NaN without the AUC for the true labels."""
+    """Return AUC and counts as columns of a table."""
     low, high = found.auc_interval
-    true_low, true_high = found.true_auc_interval or (np.nan, np.nan)
+    counts = {"n": found.n, "n_memorized": found.n_memorized}
+    return {"auc": found.auc, "auc_low": low, "auc_high": high, **counts}
+
+
+def _true_area(found: evaluation.Evaluation) -> dict[str, float]:
+    """Return the AUC for the true labels as columns of a table; NaN where it is not known."""
+    if found.true_area is None:
+        return dict.fromkeys(("true_auc", "true_auc_low", "true_auc_high"), np.nan)
+    low, high = found.true_area.interval
     return {
-        "auc": found.auc,
-        "auc_low": low,
-        "auc_high": high,
-        "true_auc": np.nan if found.true_auc is None else found.true_auc,
-        "true_auc_low": true_low,
-        "true_auc_high": true_high,
-        "n": found.n,
-        "n_memorized": found.n_memorized,
+        "true_auc": found.true_area.auc,
+        "true_auc_low": low,
+        "true_auc_high": high,
     }
 
 

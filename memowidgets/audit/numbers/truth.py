@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -282,33 +284,54 @@ def probability_memorized(
     return pd.Series(probability, table.index).dropna()
 
 
-def calibrated(
-    evidence: Evidence, eta: float, scores: pd.Series, *, independent: bool
-) -> tuple[pd.Series, float]:
-    """Return the same for the members that have a score, and the bias of an AUC by it.
+@dataclass(frozen=True)
+class Calibration:
+    """The same for the members that have a score, and the bias of an AUC by it.
 
-    Where the scores are `independent` of the shadow models, the probability is estimated
-    separately for members of low and of high scores.
+    Attributes
+    ----------
+    evidence : Evidence
+    eta : float
+    scores : Series
+        By id.
+    independent : bool
+        Whether the scores do not depend on the shadow models. The probability is then estimated
+        separately for members of low and of high scores.
     """
 
-    def found() -> tuple[pd.Series, float]:
-        table = log_lira_table(evidence, "final", return_std=True)
-        table = table.loc[table.index.intersection(scores.index, sort=False)]
-        values = scores[table.index].to_numpy(np.float64)
-        asked = (
-            table["log_lira"].to_numpy(),
-            table["log_lira_std"].to_numpy(),
-            eta,
-            values if independent else None,
-        )
-        probability = memorization.probability_memorized(*asked)
-        known = pd.Series(probability, table.index).dropna()
-        return known, bias_of(values, redrawn_truths(*asked))
+    evidence: Evidence
+    eta: float
+    scores: pd.Series
+    independent: bool
 
-    final = evidence.names.record("final").name
-    of_members = scores.reindex(evidence.members).to_numpy(np.float64)
-    question = "calibrated", array_digest(of_members), independent
-    return evidence.cache.of(question, (_state(evidence, final), eta), found)
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Log-LiRA, its errors and the score of each member that has all."""
+        table = log_lira_table(self.evidence, "final", return_std=True)
+        known = table.index.intersection(self.scores.index, sort=False)
+        return table.loc[known].assign(score=self.scores[known])
+
+    def probability(self) -> pd.Series:
+        """Return the probability that each member's true log-LiRA is at least η, by id."""
+        found = memorization.probability_memorized(*self._asked)
+        return pd.Series(found, self.table.index).dropna()
+
+    def bias(self) -> float:
+        """Return how far above the truth the AUC by these probabilities is, in simulations."""
+
+        def found() -> float:
+            scores = self.table["score"].to_numpy(np.float64)
+            return bias_of(scores, redrawn_truths(*self._asked))
+
+        evidence, final = self.evidence, self.evidence.names.record("final").name
+        of_members = self.scores.reindex(evidence.members).to_numpy(np.float64)
+        question = "bias", array_digest(of_members), self.independent
+        return evidence.cache.of(question, (_state(evidence, final), self.eta), found)
+
+    @property
+    def _asked(self) -> tuple[Any, ...]:
+        score = self.table["score"] if self.independent else None
+        return self.table["log_lira"], self.table["log_lira_std"], self.eta, score
 
 
 def warn_of_probabilities(evidence: Evidence, checkpoint: str | float) -> None:

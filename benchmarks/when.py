@@ -431,11 +431,9 @@ def tables() -> str:
         "Epoch of each place, over the targets:",
         _where(results),
         "PSMI's AUC for the true labels at ρ and by the rule, and the share in the lowest tenth:",
-        _gains_of(results, gains, "psmi"),
-        *(
-            f"`{score}`:\n\n{_gains_of(results, gains, score)}"
-            for score in PLAN["scores"][1:]
-        ),
+        _gains(results, gains),
+        "The same gain of the other scores, and their shares at ρ and by the rule:",
+        _gains_of_others(results, gains),
         _verdict_on_rule(gains),
         "Share of the memorised pairs in the lowest tenth at the new place:",
         _free_score(results),
@@ -461,20 +459,39 @@ def _where(results: list[Result]) -> str:
     return markdown(head, rows)
 
 
-def _gains_of(
-    results: list[Result], gains: dict[str, dict[str, Difference]], score: str
-) -> str:
+def _gains(results: list[Result], gains: dict[str, dict[str, Difference]]) -> str:
     head = ["setting", "AUC at ρ", "by the rule", "gain", "tenth at ρ", "by the rule"]
-    head += ["gain where it was told"] if score == "psmi" else []
     rows = []
     for one in results:
-        areas = [f"{one.areas(place, score)[0]:.3f}" for place in ("rho", "rule")]
-        found = [f"{one.found(place, score):.2f}" for place in ("rho", "rule")]
-        told = [confirm.signed(one.gain(score, "told"))] if score == "psmi" else []
-        gain = confirm.signed(gains[one.name][score])
-        rows.append([one.name, *areas, gain, *found, *told])
-    mean = confirm.mean_over([gains[one.name][score][0] for one in results])
-    return markdown(head, [*rows, ["mean", "", "", mean, *[""] * (len(head) - 4)]])
+        areas = [f"{one.areas(place, 'psmi')[0]:.3f}" for place in ("rho", "rule")]
+        found = [f"{one.found(place, 'psmi'):.2f}" for place in ("rho", "rule")]
+        gain = confirm.signed(gains[one.name]["psmi"])
+        told = confirm.signed(one.gain("psmi", "told"))
+        rows.append([one.name, *areas, gain, *found, told])
+    means = [
+        f"{np.mean([one.found(place, 'psmi') for one in results]):.2f}"
+        for place in ("rho", "rule")
+    ]
+    mean = confirm.mean_over([of["psmi"][0] for of in gains.values()])
+    rows.append(["mean", "", "", mean, *means, ""])
+    return markdown([*head, "gain where it was told"], rows)
+
+
+def _gains_of_others(
+    results: list[Result], gains: dict[str, dict[str, Difference]]
+) -> str:
+    others, rows = PLAN["scores"][1:], []
+    for one in results:
+        cells = []
+        for score in others:
+            found = [f"{one.found(place, score):.2f}" for place in ("rho", "rule")]
+            cells += [confirm.signed(gains[one.name][score]), ", ".join(found)]
+        rows.append([one.name, *cells])
+    means = []
+    for score in others:
+        means += [confirm.mean_over([of[score][0] for of in gains.values()]), ""]
+    head = [cell for score in others for cell in (f"`{score}`", "tenth")]
+    return markdown(["setting", *head], [*rows, ["mean", *means]])
 
 
 def _verdict_on_rule(gains: dict[str, dict[str, Difference]]) -> str:

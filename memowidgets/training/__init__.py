@@ -1,4 +1,4 @@
-"""Training: settings, the loop with its checkpoints, the ρ rule, and shadow models."""
+"""Training: settings, the loop with its checkpoints, where to look, and shadow models."""
 
 from __future__ import annotations
 

@@ -423,7 +423,7 @@ class Course:
         Digest of the weights by checkpoint. It is written last, so a checkpoint that is named here
         was whole once.
     keep : {"all", "prediction+final"}
-        Where weights and representations are kept: at each checkpoint, or where the ρ rule predicts
+        Where weights and representations are kept: at each checkpoint, or at the one to look at
         and at the end. Logits and losses are kept at each.
     """
 

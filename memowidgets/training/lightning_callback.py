@@ -41,7 +41,7 @@ class LightningCallback(Callback):
     watch : Watch
         Made by ``mw.watch`` before ``trainer.fit``, of the module that the Trainer trains.
     stop : bool
-        Whether to stop the Trainer at ρ.
+        Whether to stop the Trainer where to look.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class LightningCallback(Callback):
             )
 
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """Count the optimizer steps of a batch, and stop at ρ."""
+        """Count the optimizer steps of a batch, and stop where to look."""
         while self._seen < trainer.global_step:
             self._seen += 1
             if self._watch.step() and self._stop:

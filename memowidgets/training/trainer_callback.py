@@ -75,7 +75,7 @@ Places = dict[tuple[bytes, Any], list[int]]  # rows by content and class
 
 
 class MemorizationCallback(TrainerCallback):
-    r"""Callback that records a Trainer's checkpoints into an audit, and interrupts it at ρ.
+    r"""Callback that records a Trainer's checkpoints into an audit, and interrupts it to look.
 
     Checkpoints are step 0, every ``checkpoint_every`` epochs of the audit's `TrainingConfig`, and
     the end. Batch size, learning rate and all else are the Trainer's. The model, its mode and all

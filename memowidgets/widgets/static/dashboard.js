@@ -9,7 +9,7 @@ import { Inspector } from "./inspector.js";
 /** @typedef {import("./dom.js").Model} Model */
 
 const ADVICE =
-  "What to do: look at flagged() at ρ; where it matters, run_references(2) and look again; shadow models only to judge, 32 of " +
+  "What to do: look at flagged() where training stops; where it matters, run_references(2) and look again; shadow models only to judge, 32 of " +
   "them. The tenth of your samples with the lowest PSMI holds about half of what will be memorised; after two short trainings " +
   "a tenth holds two thirds.";
 

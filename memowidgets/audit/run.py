@@ -572,6 +572,17 @@ class Run:
             seconds = self._seconds_of_an_epoch()
         return seconds, next((file.stat().st_size for file in files), None)
 
+    @property
+    def trains_on_all(self) -> bool:
+        """Whether no sample is left out of an audit that could train shadow models on others."""
+        can = self.cannot("") is None and not self.recorded_from and self.can_ask
+        return can and len(self.design.members) == len(self.design.pool)
+
+    def seconds_of_another(self, models: int) -> float | None:
+        """Return the seconds of so many whole trainings on half of the data, if they are known."""
+        epoch = self._seconds_of_an_epoch()
+        return None if epoch is None else models * self.training.epochs * epoch / 2
+
     def _seconds_of_an_epoch(self) -> float | None:
         last = self.names.found[-1] if self.names.found else None
         if last is None or not last.epoch > 0:

@@ -74,6 +74,7 @@ PUBLISHED = tuple(
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 MOST_OTHERS = 2  # scores beside the one on show, whose curves can still be told apart
+REFERENCE = "reference"  # the score of reference models
 _GUESSES = "the model is no better than guessing"
 _HIGH_LOSS = "half of the training samples still have a high loss"
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
@@ -148,7 +149,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     _button = traitlets.Unicode("").tag(sync=True)
     _name = traitlets.Unicode("").tag(sync=True)
     _early = traitlets.Unicode("").tag(sync=True)
-    _unchecked = traitlets.Dict().tag(sync=True)
+    _steps = traitlets.Dict().tag(sync=True)
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -315,8 +316,21 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     def _hear_compute(self, _content: object) -> None:
         self.compute()
 
+    def _hear_references(self, _content: object) -> None:
+        """Train reference models, which are asked where the prediction is made."""
+        marked = [
+            each["value"] for each in self._choices["checkpoints"] if each["marked"]
+        ]
+        with self._lock:
+            with self._silently():
+                self.metric = REFERENCE
+                self.checkpoint = next(iter(marked), self.checkpoint)
+            self._picked()
+            if not self.computed:
+                self.compute()
+
     def _hear_check(self, _content: object) -> None:
-        self._begin(self._source.unchecked().button, self._source.check)
+        self._begin(self._source.steps().know.missing.button, self._source.check)
 
     def _hear_cancel(self, _content: object) -> None:
         self.cancel()
@@ -610,10 +624,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             # marimo sends a note's numbers
             self._warnings = list(map(str, found.warnings))
             self._notes = list(map(str, found.notes))
-            self._unchecked = {}
-            if judged.memorized is None:
-                missing = self._source.unchecked()
-                self._unchecked = {"button": missing.label, "why_not": missing.why_not}
+            known = judged.memorized is not None
+            wire = {} if known else self._source.steps().wire
+            self._steps = wire and {**wire, "metric": pick.metric}
             self._early = self._not_learned(pick, found.warnings)
             self._fresh()
         self._compare_with_others()

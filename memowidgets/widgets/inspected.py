@@ -130,8 +130,8 @@ class Listed:
         if known is None or nearby is None or labels is None:
             return None
         guess = known.argmax(axis=1)
-        agreed: NDArray[np.bool_] = (guess != labels) & (guess == nearby)
-        return agreed & (labels >= 0)
+        wrong: NDArray[np.bool_] = (guess != labels) & (guess == nearby) & (labels >= 0)
+        return wrong
 
 
 def _risk(rows: Listed) -> NDArray[np.float64] | None:

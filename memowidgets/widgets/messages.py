@@ -85,13 +85,22 @@ class Plain(TypedDict):
     """What is said without more.
 
     "undo" takes the last decision back, and "export" wants the flagged and the decided samples as
-    CSV (of an inspector alone, the decisions). "compute" computes what is picked, "check" trains
-    the models that say which samples are memorised, "cancel" ends either, and "refresh" shows what
-    came since. "saved" follows traits that were set: unlike them, it raises an error in the page
-    without a kernel.
+    CSV (of an inspector alone, the decisions). "compute" computes what is picked, "references"
+    trains reference models and shows their score, "check" trains the models that say which samples
+    are memorised, "cancel" ends any of them, and "refresh" shows what came since. "saved" follows
+    traits that were set: unlike them, it raises an error in the page without a kernel.
     """
 
-    type: Literal["undo", "export", "compute", "check", "cancel", "refresh", "saved"]
+    type: Literal[
+        "undo",
+        "export",
+        "compute",
+        "references",
+        "check",
+        "cancel",
+        "refresh",
+        "saved",
+    ]
     request: NotRequired[str]
 
 
@@ -314,6 +323,60 @@ class Missing:
     def label(self) -> str:
         """Label of the button, "" where there is none."""
         return "" if self.why_not else self.button
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """Models that would say more of which samples are memorised.
+
+    Attributes
+    ----------
+    what : str
+        What is trained, in a sentence without its full stop.
+    missing : Missing
+        The button that trains them, or why they cannot be trained.
+    costs : str
+        What it takes where a new run is needed for it; else "".
+    code : str
+        Lines of Python that begin that run; else "".
+    """
+
+    what: str
+    missing: Missing
+    costs: str = ""
+    code: str = ""
+
+    @property
+    def wire(self) -> dict[str, str]:
+        """The same for the page."""
+        return {
+            "what": self.what,
+            "button": self.missing.label,
+            "why_not": self.missing.why_not,
+            "costs": self.costs,
+            "code": self.code,
+        }
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What can be done where nobody knows which samples are memorised.
+
+    Attributes
+    ----------
+    more : NextStep
+        Reference models, which find more.
+    know : NextStep
+        Shadow models, which say which samples are memorised.
+    """
+
+    more: NextStep
+    know: NextStep
+
+    @property
+    def wire(self) -> dict[str, dict[str, str]]:
+        """The same for the page."""
+        return {"more": self.more.wire, "know": self.know.wire}
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def dots(
     up = np.zeros(len(scored), dtype=np.bool_) if memorized is None else memorized
     line = (_TOP + _FOOT) / 2 if known else _FOOT
     room = line - _TOP - 14 if known else line - _TOP - 16
-    below = _Side.of(columns, ~up, flagged, axis.n, room, 4, 2000)
+    below = _Side.of(columns, ~up, flagged, axis.n, room, 4, 1500)
     above = _Side.of(columns, up, flagged, axis.n, room, 6, 500)
     x = axis.pixel(tau)
     size = {"width": x - _LEFT, "height": _FOOT - _TOP}

@@ -15,7 +15,7 @@ import memowidgets as mw
 from memowidgets.audit.numbers.truth import answered_rightly
 from memowidgets.audit.views.nearest import distances as away
 from memowidgets.audit.views.nearest import majority_of_nearest, nearest
-from tests.audit.conftest import small_audit, view_of
+from tests.audit.conftest import small_audit, small_data, view_of
 from tests.javascript import asking
 from tests.widgets.page import say
 
@@ -258,10 +258,11 @@ def test_the_answers_of_arrays_are_not_known():
     assert answered_rightly(audit.evidence) is None
 
 
+@pytest.mark.filterwarnings("ignore:the drop jumped:UserWarning")
 def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(
     view, tmp_path
 ):
-    there = view.unchecked()
+    there = view.steps().know.missing
     assert there.trains
     assert "shadow models" in there.button
     labels = np.arange(40) % 2
@@ -270,12 +271,23 @@ def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(
     untrained = small_audit(tmp_path / "half")
     for audit, word in (
         (arrays, "no model"),
-        (practitioner, "whole pool"),
         (untrained, "train"),
     ):
-        missing = view_of(audit).unchecked()
+        missing = view_of(audit).steps().know.missing
         assert (missing.button, missing.trains) == ("Compute", False)
         assert word in missing.why_not
+    practitioner.train(stop_at_drop=0.5)
+    steps = view_of(practitioner).steps()
+    assert "short models" in steps.more.missing.button
+    assert (steps.know.missing.label, steps.know.missing.why_not) == ("", "")
+    assert "half of the data" in steps.know.costs
+    scope = {"mw": mw, "model": mw.models.ConvNet(16), "data": small_data()}
+    first, second = steps.know.code.replace("with-half", str(tmp_path / "new")).split(
+        "\n"
+    )
+    exec(first, scope)
+    assert len(scope["audit"].data) == len(practitioner.data)
+    assert "run_shadows(32)" in second
 
 
 @pytest.mark.parametrize("bound", [None, 60])

@@ -28,7 +28,8 @@ SIZES = [
 ]  # fmt: skip
 TYPES = [
     "select", "page", "detail", "decide", "share", "undo", "export", "compute", "check",
-    "cancel", "refresh", "address", "log_lira", "said", "", None, 3, [], {}, "\x1b[31m",
+    "references", "cancel", "refresh",
+    "address", "log_lira", "said", "", None, 3, [], {}, "\x1b[31m",
 ]  # fmt: skip
 FIELDS = [
     "request", "position", "positions", "page", "filter", "sort", "label", "search", "decision",

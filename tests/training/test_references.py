@@ -255,11 +255,12 @@ def test_the_dashboard_trains_them_on_a_click_alone(audit, referenced, monkeypat
     audit.score("psmi")
     dashboard = audit.dashboard()
     assert dashboard.wait(10)
-    assert any("trainings on other samples" in note for note in dashboard._notes)
+    offered = dashboard._steps["more"]["button"]
+    assert offered.startswith(f"Train {models} short models")
     dashboard.metric = metric
     dashboard.checkpoint = "epoch-2"
     dashboard.checkpoint = EPOCH
-    assert dashboard._button.startswith(f"Check with {models} short trainings, ")
+    assert dashboard._button.startswith(f"Train {models} short models, ")
     dashboard.state = dashboard.state
     assert dashboard.wait(10)
     assert not dashboard.computed

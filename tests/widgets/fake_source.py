@@ -17,6 +17,7 @@ from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.progress import Progress
 from memowidgets.vocabulary import Note
 from memowidgets.widgets import Choice, Missing, SampleDetail, ShadowGaps
+from memowidgets.widgets.messages import NextStep, Steps
 
 
 def digit_like(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -144,10 +145,10 @@ class FakeSource:
     def missing(self, score: str, *_: str) -> Missing:
         return self.missing_of.get(score, Missing())
 
-    def unchecked(self) -> Missing:
-        return self.missing_of.get(
-            "truth", Missing(why_not="these samples are made up")
-        )
+    def steps(self) -> Steps:
+        made_up = Missing(why_not="these samples are made up")
+        more = NextStep("", self.missing_of.get("reference", made_up))
+        return Steps(more, NextStep("", self.missing_of.get("truth", made_up)))
 
     def check(self, progress: Progress) -> None:
         progress.report(0, 2, "Training shadow models")

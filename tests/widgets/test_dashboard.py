@@ -16,7 +16,7 @@ from ipywidgets.widgets.widget import _instances
 from memowidgets.evaluation import below_class, roc
 from memowidgets.evaluation.scored import AgainstClass
 from memowidgets.vocabulary import Note
-from memowidgets.widgets import Dashboard, Missing
+from memowidgets.widgets import Choice, Dashboard, Missing
 from tests.widgets.fake_source import FakeSource
 from tests.widgets.page import compute, say, say_all, told
 
@@ -334,10 +334,7 @@ def test_tau_of_minus_one_against_the_class_flags_what_below_class_does(opened):
 def test_a_click_trains_what_draws_the_roc(opened):
     offered = Missing("Train 2 shadow models", trains=True)
     dashboard, source = opened(truth=False, missing_of={"truth": offered})
-    assert told(dashboard, "unchecked") == {
-        "button": "Train 2 shadow models",
-        "why_not": "",
-    }
+    assert told(dashboard, "steps")["know"]["button"] == "Train 2 shadow models"
     assert dashboard.evaluation is None
     assert not source.truth
     checks, source.check = (
@@ -351,14 +348,31 @@ def test_a_click_trains_what_draws_the_roc(opened):
     source.check = checks
     say_all(dashboard, "check")
     assert dashboard.wait(60)
-    assert told(dashboard, "unchecked") == {}
+    assert told(dashboard, "steps") == {}
     assert dashboard.evaluation.auc > 0.5
     assert dashboard.computed
     nothing, _ = opened(truth=False)
-    assert told(nothing, "unchecked") == {
-        "button": "",
-        "why_not": "these samples are made up",
-    }
+    know = told(nothing, "steps")["know"]
+    assert (know["button"], know["why_not"]) == ("", "these samples are made up")
+
+
+def test_a_click_trains_short_models_and_shows_what_they_say(opened, monkeypatch):
+    scores = [*FakeSource().score_choices(), Choice("reference", "Reference models")]
+    monkeypatch.setattr(FakeSource, "score_choices", lambda _self: scores)
+    offered = Missing("Train 2 short models", trains=True)
+    dashboard, source = opened(truth=False, missing_of={"reference": offered})
+    source.done.add(("psmi", "last", "epoch-4"))
+    dashboard.checkpoint = "epoch-4"
+    steps = told(dashboard, "steps")
+    assert (steps["metric"], steps["more"]["button"]) == ("psmi", offered.button)
+    flagged = dashboard.counts["flagged"]
+    say_all(dashboard, "references")
+    assert dashboard.wait(60)
+    assert dashboard.computed
+    # they are asked where the prediction is made
+    assert (dashboard.metric, dashboard.checkpoint) == ("reference", "epoch-2")
+    assert told(dashboard, "steps")["metric"] == "reference"
+    assert dashboard.counts["flagged"] == flagged
 
 
 def test_the_export_is_of_what_is_shown_and_a_failure_is_a_sentence(opened):

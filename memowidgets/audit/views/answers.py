@@ -36,7 +36,14 @@ from memowidgets.progress import Progress, duration_in_words
 from memowidgets.report.page import as_page
 from memowidgets.store import NotThereError, StoreError, without_advice
 from memowidgets.vocabulary import Note, size_in_words, spoken, visible, whole
-from memowidgets.widgets.messages import Choice, Missing, SampleDetail, ShadowGaps
+from memowidgets.widgets.messages import (
+    Choice,
+    Missing,
+    NextStep,
+    SampleDetail,
+    ShadowGaps,
+    Steps,
+)
 
 if TYPE_CHECKING:
     from memowidgets.audit.run import Run
@@ -157,40 +164,58 @@ class AuditView:
             cost=f"{doing}.", short=seconds is not None and n * seconds < _SHORT
         )
 
-    def _missing_references(self, evidence: Evidence, checkpoint: str) -> Missing:
+    def _missing_references(
+        self, evidence: Evidence, checkpoint: str | None = None
+    ) -> Missing:
         """The short trainings that check a prediction, or why there are none."""
-        run, predicted = self._run(), evidence.names.prediction().record.name
+        run = self._run()
         try:
+            predicted = evidence.names.prediction().record.name
             n = run.references_to_train(_REFERENCES)
         except (ValueError, StoreError) as error:
             return Missing(why_not=without_advice(error))
-        if checkpoint != predicted:
+        if checkpoint not in (None, predicted):
             return Missing(
                 why_not=f"reference models are asked at {predicted}, the prediction"
             )
-        said, each = f"Check with {n} short trainings", run.seconds_of_a_reference()
-        if each is not None:
+        said, each = f"Train {n} short models", run.seconds_of_a_reference()
+        if n == 0:
+            said = "Show what short models say"
+        elif each is not None:
             few = n * each < _FEW_SECONDS
-            said += (
-                ", a few seconds" if few else f", about {duration_in_words(n * each)}"
-            )
+            said += ", a few seconds" if few else f", about {_in_words(n * each)}"
         return Missing(said, trains=True)
 
-    def unchecked(self) -> Missing:
-        """The shadow models that would say which members are memorised, or why there are none."""
-        if self._take().given:
-            return Missing(why_not=OF_ARRAYS.format("train shadow models"))
+    def steps(self) -> Steps:
+        """What would say more of which members are memorised, with its price, or why it can't."""
+        evidence = self._take()
+        if evidence.given:
+            none = Missing(why_not=OF_ARRAYS.format("train models"))
+            return Steps(NextStep("", none), NextStep("", none))
+        more = NextStep("", self._missing_references(evidence))
+        return Steps(more, self._to_know())
+
+    def _to_know(self) -> NextStep:
+        """The shadow models, in this run or in one that leaves half of the data out."""
         run = self._run()
+        if run.trains_on_all:
+            seconds = run.seconds_of_another(_SHADOWS + 1)
+            about = "" if seconds is None else f", at most about {_in_words(seconds)}"
+            return NextStep(
+                f"{_SHADOWS} models, each without half of the data{about}",
+                Missing(button=""),
+                "To know which are memorised, half of the data must be left out. A new run trains "
+                f"its target anew, and then {_SHADOWS} models{about}.",
+                'audit = mw.Audit(model, data, path="with-half", members="half")\n'
+                f"audit.train(); audit.run_shadows({_SHADOWS})",
+            )
         try:
             n, each = run.shadows_to_train(_SHADOWS), run.seconds_of_a_shadow()
         except (ValueError, StoreError) as error:
-            return Missing(why_not=without_advice(error))
-        about = (
-            ""
-            if each is None
-            else f", at most about {duration_in_words(max(n * each, 1))}"
-        )
-        return Missing(f"Train {n} shadow models{about}", trains=True)
+            return NextStep("", Missing(why_not=without_advice(error)))
+        about = "" if each is None else f", at most about {_in_words(n * each)}"
+        said = f"{n} models on other halves of the data say which are memorised"
+        return NextStep(said, Missing(f"Train {n} shadow models{about}", trains=True))
 
     def check(self, progress: Progress) -> None:
         """Train the shadow models."""
@@ -224,7 +249,6 @@ class AuditView:
             ),
             notes=(
                 *scores.notes_on_zero(score, found),
-                *self._note_on_checking(evidence),
                 *_note_on_draws(evidence),
             ),
         )
@@ -382,19 +406,6 @@ class AuditView:
         """The device and its memory in a few words."""
         return device_status(self._take().device())
 
-    def _note_on_checking(self, evidence: Evidence) -> tuple[Note, ...]:
-        """How a prediction is checked, where neither a truth nor reference models do."""
-        if evidence.has_ground_truth or evidence.references.indices:
-            return ()
-        if evidence.whole is not None or evidence.given:
-            return ()
-        if not self._missing_references(
-            evidence, evidence.names.prediction().record.name
-        ).trains:
-            return ()
-        said = "short trainings on other samples check this prediction"
-        return (Note("unchecked", f"{said}: choose “{spoken('reference')}”"),)
-
     def _probabilities(
         self, evidence: Evidence, checkpoint: str
     ) -> NDArray[np.float64] | None:
@@ -422,6 +433,10 @@ class AuditView:
             lambda: class_nearby(evidence, layer, checkpoint, of_classes),
         )
         return None if found is None else found[positions]
+
+
+def _in_words(seconds: float) -> str:
+    return duration_in_words(max(seconds, 1))
 
 
 def _note_on_draws(evidence: Evidence) -> tuple[Note, ...]:

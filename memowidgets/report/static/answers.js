@@ -315,6 +315,7 @@ export class Answers {
       guessProbability: null,
       labelProbability: null,
       answer: -1,
+      looksWrong: false,
       suggested: null,
       note: "",
       ...this.wire.items?.[row],

@@ -8,11 +8,6 @@ import { Inspector } from "./inspector.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 
-const ADVICE =
-  "What to do: look at flagged() where training stops; where it matters, run_references(2) and look again; shadow models only to judge, 32 of " +
-  "them. The tenth of your samples with the lowest PSMI holds about half of what will be memorised; after two short trainings " +
-  "a tenth holds two thirds.";
-
 export default {
   initialize: emptied,
   /** @param {{model: Model, el: HTMLElement}} context */
@@ -34,7 +29,6 @@ export default {
     );
     bar.tools.prepend(compare.button);
     bar.tools.append(explorer.toggle);
-    explorer.more.prepend(html("p", { class: "mw-advice" }, ADVICE));
     const inspect = () => {
       if (inspector !== null || !model.get("_data").values) return;
       inspector = new Inspector(model, box, true);

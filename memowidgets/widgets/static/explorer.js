@@ -40,8 +40,9 @@ import {
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
+import { Steps } from "./steps.js";
 import { asSentence, floats, NOTHING, unpack, unpackTruth } from "./wire.js";
-import { OPTIMISTIC, UNCHECKED } from "./words.js";
+import { NO_ROC, OPTIMISTIC } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
@@ -97,15 +98,18 @@ export class Explorer {
     this.root = root(el, "explorer", "Threshold explorer", this.ears);
     this.histogram = new HistogramPlot();
     this.roc = new RocPlot();
-    this.whyNoRoc = html("p");
-    this.check = html("button", { type: "button", class: "mw-button mw-check-now" });
-    this.noRoc = html(
+    this.noRoc = html("p", { class: "mw-no-roc", hidden: true });
+    this.steps = new Steps((type) => {
+      this.heard = tell(this.model, { type });
+      this.showHint();
+    });
+    this.rocBox = html(
       "div",
-      { class: "mw-no-roc", hidden: true },
-      this.whyNoRoc,
-      this.check,
+      { class: "mw-roc-box" },
+      this.roc.element,
+      this.noRoc,
+      this.steps.element,
     );
-    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.noRoc);
     this.answers = new Answers();
     this.rates = new Rates();
     this.chosen = new TauMenu((axis) => this.turn(axis));
@@ -190,11 +194,7 @@ export class Explorer {
       toggle.click();
       toggle.focus();
     });
-    this.ears.on(this.check, "click", () => {
-      this.heard = tell(this.model, { type: "check" });
-      this.showHint();
-    });
-    for (const name of ["_unchecked", "_work"])
+    for (const name of ["_steps", "_work"])
       this.ears.onModel(`change:${name}`, () => this.showParts());
     this.ears.onModel("change:_data", () => this.load());
     this.ears.onModel("change:_truth", () => this.hearTruth());
@@ -382,19 +382,23 @@ export class Explorer {
     this.root.classList.toggle("mw-without-truth", !known);
     setAttributes(this.roc.element, { hidden: !hasRoc });
     this.rocScalesBox.hidden = this.rates.element.hidden = !hasRoc;
-    this.noRoc.hidden = hasRoc;
+    const next = this.model.get("_steps") ?? {};
+    const steps = !known && "know" in next;
+    this.noRoc.hidden = hasRoc || steps;
+    this.root.classList.toggle("mw-with-steps", steps);
+    this.steps.element.hidden = !steps;
+    if (steps) {
+      const busy = this.model.get("_work")?.busy === true;
+      this.steps.show(next, busy);
+    }
     const none = this.scores.memorized === 0;
     const which = this.data.truth === "" ? "memorised" : `among the ${this.data.truth}`;
-    const { button = "", why_not: why = "" } = this.model.get("_unchecked") ?? {};
     write(
-      this.whyNoRoc,
+      this.noRoc,
       known
         ? `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`
-        : [UNCHECKED, why === "" ? "" : asSentence(why)].join(" ").trim(),
+        : NO_ROC,
     );
-    write(this.check, button);
-    this.check.hidden = known || button === "";
-    this.check.disabled = this.model.get("_work")?.busy === true;
     const range = this.data.etaRange;
     this.etaRow.element.hidden = range === null;
     if (range === null) return;

@@ -66,7 +66,7 @@
  * What is said without more. "saved" follows traits that were set: unlike them, it raises an error in the page
  * without a kernel.
  * @typedef {object} Plain
- * @property {"undo" | "export" | "compute" | "check" | "cancel" | "refresh" | "saved"} type
+ * @property {"undo" | "export" | "compute" | "references" | "check" | "cancel" | "refresh" | "saved"} type
  * @property {string} [request]
  */
 
@@ -441,10 +441,21 @@
  */
 
 /**
- * Trait `_unchecked`: what would say which samples are memorised. Empty where that is known.
- * @typedef {object} Unchecked
+ * Models that would say more of which samples are memorised.
+ * @typedef {object} Step
+ * @property {string} what
  * @property {string} button  "" where nothing can be trained
  * @property {string} why_not
+ * @property {string} costs  what it takes where a new run is needed
+ * @property {string} code  lines that begin that run, "" where none is needed
+ */
+
+/**
+ * Trait `_steps`: what would say more of which samples are memorised. Empty where that is known.
+ * @typedef {object} Steps
+ * @property {string} metric  the score on show
+ * @property {Step} more
+ * @property {Step} know
  */
 
 /**

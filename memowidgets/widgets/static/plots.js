@@ -26,6 +26,7 @@ import { rateText, tickText, whole } from "./numbers.js";
 const COLUMN = 6; // pixels, so that dots stand beside each other
 const SMALLEST = 1.5; // pixels between two dots of a column: below, it is drawn as a bar
 const SNAP = 5; // pixels from a preset's mark within which a drag takes it
+const MOST_FLAGGED = 500; // that are dots where the rest of their side is bars
 const GAP = 1.5; // pixels between the common line and the first sample
 
 /** A preset on the axis. @typedef {{tau: number, label: string, fitted: boolean}} Mark */
@@ -35,7 +36,7 @@ export class HistogramPlot {
   constructor() {
     this.element = svg("svg", { class: "mw-histogram", role: "slider", tabindex: 0 });
     this.memorized = new Side("memorized", 6, 500);
-    this.others = new Side("other", 4, 2000);
+    this.others = new Side("other", 4, 1500);
     this.region = svg("rect", { class: "mw-region" });
     this.lines = svg("g", { class: "mw-axis" });
     this.names = svg("g");
@@ -239,7 +240,7 @@ class Side {
       this.hollow,
       this.flagged,
     );
-    this.line = this.sign = this.pitch = 0;
+    this.line = this.sign = this.pitch = this.room = 0;
     this.dots = true;
     this.scale = "";
   }
@@ -257,8 +258,10 @@ class Side {
       counts.reduce((sum, count) => sum + count, 0) <= this.most &&
       this.pitch >= SMALLEST;
     if (!this.dots) this.pitch = room / top;
-    this.scale = this.dots ? "one dot each" : `the highest bar is ${whole(top)}`;
-    Object.assign(this, { line, sign });
+    this.scale = this.dots
+      ? "one dot each"
+      : `dots to ${MOST_FLAGGED} flagged, highest bar ${whole(top)}`;
+    Object.assign(this, { line, sign, room });
     this.element.setAttribute(
       "class",
       `${this.element.getAttribute("class")?.replace(/ mw-as-\w+/, "")} mw-as-${this.dots ? "dots" : "bars"}`,
@@ -276,11 +279,28 @@ class Side {
    */
   draw(edges, counts, flagged) {
     let [dark, light] = ["", ""];
+    const pitch = Math.min(this.size, this.room / Math.max(1, ...flagged));
+    const few = flagged.reduce((sum, count) => sum + count, 0) <= MOST_FLAGGED;
+    const apart = !this.dots && few && pitch >= SMALLEST;
     for (let i = 0; i < counts.length; i++) {
-      if (flagged[i] > 0) dark += this.column(edges[i], edges[i + 1], 0, flagged[i]);
-      if (counts[i] > flagged[i])
-        light += this.column(edges[i], edges[i + 1], flagged[i], counts[i]);
+      const [left, right, some] = [edges[i], edges[i + 1], flagged[i]];
+      if (some > 0)
+        dark += apart
+          ? this.dotsOf((left + right) / 2, 0, some, pitch)
+          : this.column(left, right, 0, some);
+      if (counts[i] > some)
+        light += this.column(
+          left,
+          right,
+          apart ? 0 : some,
+          counts[i] - (apart ? some : 0),
+        );
     }
+    this.element.classList.toggle("mw-flagged-dots", apart);
+    if (!this.dots)
+      setAttributes(this.flagged, {
+        "stroke-width": apart ? Math.max(2.2, Math.min(pitch, COLUMN) - 0.4) : null,
+      });
     this.flagged.setAttribute("d", dark);
     this.left.setAttribute("d", light);
     this.hollow.setAttribute("d", this.dots ? light : "");
@@ -299,9 +319,20 @@ class Side {
       const end = line + sign * (GAP + Math.max(to * pitch, from * pitch + 1.5));
       return `M${(left + 0.5).toFixed(1)} ${at(from).toFixed(1)}V${end.toFixed(1)}H${(right - 0.5).toFixed(1)}V${at(from).toFixed(1)}z`;
     }
-    const x = ((left + right) / 2).toFixed(1);
+    return this.dotsOf((left + right) / 2, from, to, pitch);
+  }
+
+  /**
+   * @param {number} x
+   * @param {number} from
+   * @param {number} to
+   * @param {number} pitch  pixels between two of them
+   */
+  dotsOf(x, from, to, pitch) {
+    const { line, sign } = this;
     let path = "";
-    for (let k = from; k < to; k++) path += `M${x} ${at(k + 0.5).toFixed(1)}h0`;
+    for (let k = from; k < to; k++)
+      path += `M${x.toFixed(1)} ${(line + sign * (GAP + (k + 0.5) * pitch)).toFixed(1)}h0`;
     return path;
   }
 }

@@ -10,8 +10,7 @@ export const NO_LAYER = "This score is the same at every layer";
 export const BEST = "best time to predict";
 export const LAST = "last layer";
 /** Where the ROC would be. */
-export const UNCHECKED =
-  "Nobody has checked yet. Shadow models, trained on other halves of the data, say which of these samples are memorised, and draw the ROC here.";
+export const NO_ROC = "There is no ROC: nobody knows yet which samples are memorised.";
 export const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";
 
 /** Each filter's word and what it shows. The last two have no tab unless they are chosen. */

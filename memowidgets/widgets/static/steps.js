@@ -1,0 +1,150 @@
+/** What stands in the ROC's place where nobody knows who is memorised: three steps, with their prices. */
+
+import { html, write } from "./dom.js";
+import { asSentence } from "./wire.js";
+
+/** @typedef {import("./messages.js").Steps} Next */
+/** @typedef {import("./messages.js").Step} Offer */
+
+/** Least, mean and most of what is memorised that the lowest tenth holds, in per cent: docs/measurements.md. */
+const HOLDS = /** @type {Record<string, [number, number, number]>} */ ({
+  psmi: [14, 53, 99],
+  reference: [26, 64, 100],
+});
+const [SCORED, MORE] = ["about half", "about two thirds"];
+
+/** Three steps: scored, find more, know it. */
+export class Steps {
+  /** @param {(type: "references" | "check") => void} begin */
+  constructor(begin) {
+    this.begin = begin;
+    this.shown = "";
+    this.element = html("ol", {
+      class: "mw-steps",
+      "aria-label": "Steps",
+      hidden: true,
+    });
+  }
+
+  /**
+   * @param {Next} next
+   * @param {boolean} busy  whether models are trained already
+   */
+  show(next, busy) {
+    const shown = JSON.stringify([next, busy]);
+    if (shown === this.shown) return;
+    this.shown = shown;
+    const { metric, more, know } = next;
+    const found = metric === "reference";
+    const first = html("p", {}, html("b", {}, "Scored."));
+    if (metric === "psmi") first.append(` ${holding("The lowest tenth", SCORED)}`);
+    const second = html("p", {}, html("b", {}, found ? "Found more." : "Find more:"));
+    const could = more.why_not === "" ? `a tenth that holds ${MORE}.` : sentence(more);
+    second.append(` ${found ? holding("The lowest tenth", MORE) : could}`);
+    const third = html("p", {}, html("b", {}, "Know it:"), ` ${sentence(know)}`);
+    const train = (
+      /** @type {Offer} */ { button },
+      /** @type {"references" | "check"} */ type,
+    ) => this.button(button, type, busy);
+    this.element.replaceChildren(
+      step("✓", first, metric === "psmi" ? range(metric) : null),
+      step(
+        found ? "✓" : "2",
+        second,
+        found ? null : train(more, "references"),
+        found || more.why_not === "" ? range("reference") : null,
+      ),
+      step("3", third, train(know, "check"), know.code === "" ? null : costs(know)),
+    );
+  }
+
+  /**
+   * @param {string} label  "" where there is none
+   * @param {"references" | "check"} type
+   * @param {boolean} busy
+   */
+  button(label, type, busy) {
+    if (label === "") return null;
+    const button = html(
+      "button",
+      { type: "button", class: "mw-button mw-check-now" },
+      label,
+    );
+    button.disabled = busy;
+    button.addEventListener("click", () => this.begin(type));
+    return button;
+  }
+}
+
+/**
+ * @param {string} what
+ * @param {string} share
+ */
+function holding(what, share) {
+  return `${what} holds ${share} of what will be memorised.`;
+}
+
+/** @param {Offer} offer */
+function sentence({ what, why_not: why }) {
+  return asSentence(why === "" ? what : why);
+}
+
+/**
+ * @param {string} sign
+ * @param {...(Node | null)} parts
+ */
+function step(sign, ...parts) {
+  const there = parts.flatMap((part) => (part === null ? [] : [part]));
+  return html(
+    "li",
+    { class: sign === "✓" ? "mw-step mw-done" : "mw-step" },
+    html("span", { class: "mw-step-sign", "aria-hidden": "true" }, sign),
+    html("div", {}, ...there),
+  );
+}
+
+/**
+ * The range over 16 settings as a line, the mean as a dot.
+ * @param {string} metric
+ */
+function range(metric) {
+  const [low, mean, high] = HOLDS[metric];
+  const said = `${low} to ${high} % in 16 settings, ${mean} % in the mean`;
+  const box = html("div", {
+    class: "mw-holds",
+    role: "img",
+    "aria-label": said,
+    title: said,
+  });
+  const line = html("i", {});
+  [line.style.left, line.style.right] = [`${low}%`, `${100 - high}%`];
+  const dot = html("b", {});
+  dot.style.left = `${mean}%`;
+  const ends = [low, high].map((end) => html("span", {}, `${end} %`));
+  ends[0].style.left = `${low}%`;
+  ends[1].style.right = `${100 - high}%`;
+  box.append(line, dot, ...ends);
+  return box;
+}
+
+/**
+ * What it takes to leave half of the data out, unfolded in place, and the lines that do it.
+ * @param {Offer} know
+ */
+function costs({ costs: said, code }) {
+  const copy = html("button", { type: "button", class: "mw-button" }, "Copy the lines");
+  copy.addEventListener("click", () => {
+    navigator.clipboard.writeText(code).then(
+      () => write(copy, "Copied"),
+      () => write(copy, "Select the lines, and copy them"),
+    );
+  });
+  return html(
+    "details",
+    { class: "mw-costs" },
+    html("summary", {}, "What it costs"),
+    html("p", {}, said),
+    html("pre", {}, code),
+    copy,
+  );
+}

@@ -27,9 +27,7 @@ _GUESSING = "guessing"
 _JUMP = 0.25
 _FAR_LARGER = 3.0
 _FIRST_STEPS = 4
-_BELOW_GUESSING = (
-    0.1  # share by which a median loss is below guessing's once it has learned
-)
+_BELOW_GUESSING = 0.1  # least share by which a learned median loss is below guessing's
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,17 @@ def test_no_decision_is_made_on_what_is_not_seen(widget_page, name):
         decide_on_ten(page, PLACES)
         if width == SIZES[0][0]:
             all_of_the_first_is_seen(page)
+            marks_keep_their_meaning(page)
+        if width == SIZES[-1][0]:
+            buttons = page.locator(".mw-choice, .mw-tab, .mw-find").all()
+            seen_ones = [one.bounding_box() for one in buttons if one.is_visible()]
+            assert min(box["height"] for box in seen_ones) >= 40
+        page.locator(".mw-card").first.focus()
+        page.keyboard.press("Home")
+        for _ in range(6):
+            page.keyboard.press("ArrowRight")
+        if width > 390:
+            assert page.evaluate(AHEAD) >= (1 if name == "digits" else 2)
         page.keyboard.press("Home")
         page.keyboard.press("Enter")
         for done in range(3):
@@ -123,6 +134,41 @@ def all_of_the_first_is_seen(page):
         page.locator(".mw-models").wait_for()
         below = page.evaluate(LAST_PART)
         assert below["last"] <= below["buttons"], number
+
+
+# rows in view below the chosen one
+AHEAD = """() => {
+    const list = document.querySelector(".mw-list-scroll").getBoundingClientRect();
+    const chosen = document.querySelector(".mw-card[aria-selected=true]");
+    const below = [...document.querySelectorAll(".mw-card")]
+        .map((card) => card.getBoundingClientRect())
+        .filter(({ top, bottom }) =>
+            top > chosen.getBoundingClientRect().top + 1 && bottom <= list.bottom + 1)
+        .map(({ top }) => Math.round(top));
+    return new Set(below).size;
+}"""
+
+FORCED = """() => {
+    const of = (part) => getComputedStyle(document.querySelector(part));
+    const [full, hollow] = [".mw-dot-full", ".mw-dot-hollow"].map((part) => of(part));
+    return {
+        dots: full.backgroundColor !== hollow.backgroundColor,
+        chosen: of(".mw-card[aria-selected=true]").outlineStyle,
+        sides: of(".mw-side-memorized .mw-flagged").stroke
+            !== of(".mw-side-other .mw-flagged").stroke,
+        sign: of(".mw-score-now").direction,
+    };
+}"""
+
+
+def marks_keep_their_meaning(page):
+    """With forced colours, and in a host that is written from right to left."""
+    page.evaluate("document.documentElement.dir = 'rtl'")
+    page.emulate_media(forced_colors="active")
+    found = page.evaluate(FORCED)
+    page.emulate_media(forced_colors="none")
+    page.evaluate("document.documentElement.dir = 'ltr'")
+    assert found == {"dots": True, "chosen": "solid", "sides": True, "sign": "ltr"}
 
 
 LAST_PART = """() => ({

@@ -171,8 +171,13 @@ export class Explorer {
       scores,
       this.rocScalesBox,
     );
-    const about = html("div", { class: "mw-about" }, this.cautions, this.rates.element);
-    this.more.append(about, this.etaRow.element, scales, this.device);
+    this.more.append(
+      this.cautions,
+      this.etaRow.element,
+      scales,
+      this.rates.element,
+      this.device,
+    );
     this.rocScales.show(this.rocScale);
     this.root.append(this.tools, plots, this.hint, this.more);
     this.showMore();

@@ -13,6 +13,7 @@ import {
   Question,
   root,
   setAttributes,
+  svg,
   tell,
   write,
 } from "./dom.js";
@@ -28,6 +29,7 @@ import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
 
 const SAVE_AFTER = 200;
 const SOON = 1000; // milliseconds in which a free kernel answers
+const AHEAD = 2; // rows that are in view before and after the chosen one
 const ROOM = 64; // screen pixels for the longer side of an image
 
 /** One view of the inspector. */
@@ -99,7 +101,7 @@ export class Inspector {
       role: "listbox",
       "aria-label": "samples",
     });
-    this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
+    this.empty = html("p", { class: "mw-empty" }, "");
     this.partChip = html("button", {
       type: "button",
       class: "mw-button mw-part-chip",
@@ -115,7 +117,12 @@ export class Inspector {
         "aria-label": "search, order, select",
         title: "search, order, select",
       },
-      "⌕",
+      svg(
+        "svg",
+        { viewBox: "0 0 16 16", class: "mw-icon", "aria-hidden": "true" },
+        svg("circle", { cx: 7, cy: 7, r: 4.5 }),
+        svg("path", { d: "M10.5 10.5L14 14" }),
+      ),
     );
     this.tools = html("div", { class: "mw-row mw-finding", hidden: true });
     this.notice = html("p", { class: "mw-notice", hidden: true });
@@ -726,9 +733,10 @@ export class Inspector {
         this.scroll.getBoundingClientRect(),
         row.getBoundingClientRect(),
       ];
-      if (at.top < box.top) this.scroll.scrollTop += at.top - box.top - 4;
-      else if (at.bottom > box.bottom)
-        this.scroll.scrollTop += at.bottom - box.bottom + 4;
+      const ahead = Math.min(AHEAD * at.height, (box.height - at.height) / 2);
+      if (at.top - ahead < box.top) this.scroll.scrollTop += at.top - ahead - box.top;
+      else if (at.bottom + ahead > box.bottom)
+        this.scroll.scrollTop += at.bottom + ahead - box.bottom;
     }
     if (this.root.contains(focused(this.root)))
       this.opened.element.scrollIntoView({ block: "nearest" });

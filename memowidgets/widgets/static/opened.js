@@ -382,25 +382,28 @@ function outcome(item, memorized, known) {
     parts.push(
       `Too few models to say whether it is memorised: ${inside} trained on it, ${outside} did not.`,
     );
-  else if (memorized !== null) parts.push(verdict(memorized, shadows?.support ?? null));
+  else if (memorized !== null || shadows?.support)
+    parts.push(verdict(memorized, shadows?.support ?? null));
   const later = changeOfMind(item);
   if (later !== "") parts.push(later);
   if (parts.length === 0) return [];
   const found = [html("p", {}, parts.join(" "))];
-  if (shadows?.support && shadows.support[1] <= MOST_SQUARES && memorized !== null)
+  if (shadows?.support && shadows.support[1] <= MOST_SQUARES)
     found.push(squares(memorized, shadows.support));
   return [...found, ...remarks(known)];
 }
 
 /**
  * Says in one sentence whether this model memorised a sample, and how many of the others that trained on it did.
- * @param {boolean} memorized
+ * @param {boolean | null} memorized  null where that is not known of this model
  * @param {[number, number] | null} support  models that memorised it, of those that trained on it, this one included
  */
 export function verdict(memorized, support) {
   if (support === null)
     return memorized ? "Memorised by this model." : "Not memorised by this model.";
   const [many, of] = support;
+  if (memorized === null)
+    return `Memorised by ${many} of the ${of} models trained on it.`;
   if (!memorized)
     return many === 0
       ? `Not memorised by any of the ${of} models trained on it.`
@@ -413,7 +416,7 @@ export function verdict(memorized, support) {
 
 /**
  * The models that trained on a sample, a square for each: this one first, filled where they memorised it.
- * @param {boolean} memorized
+ * @param {boolean | null} memorized  null where that is not known of this model
  * @param {[number, number]} support
  */
 function squares(memorized, [many, of]) {
@@ -422,12 +425,15 @@ function squares(memorized, [many, of]) {
     role: "img",
     "aria-label": `${many} of ${of} models memorised it`,
   });
-  const others = memorized ? many - 1 : many;
-  row.append(
-    html("i", { class: memorized ? "mw-me mw-on" : "mw-me", title: "this model" }),
-  );
-  for (let i = 0; i < of - 1; i++)
-    row.append(html("i", { class: i < others ? "mw-on" : null }));
+  const filled = Array.from({ length: of }, (_, i) => i < many);
+  if (memorized === false) filled.unshift(filled.pop() ?? false); // this model is an empty one
+  for (const [i, on] of filled.entries()) {
+    const me = i === 0 && memorized !== null;
+    const kinds = [me ? "mw-me" : "", on ? "mw-on" : ""].filter(Boolean);
+    row.append(
+      html("i", { class: kinds.join(" ") || null, title: me ? "this model" : null }),
+    );
+  }
   return row;
 }
 

@@ -20,7 +20,7 @@ export class Steps {
     this.begin = begin;
     this.shown = "";
     this.element = html("ol", {
-      class: "mw-steps",
+      class: "mw-stages",
       "aria-label": "Steps",
       hidden: true,
     });
@@ -97,8 +97,8 @@ function step(sign, ...parts) {
   const there = parts.flatMap((part) => (part === null ? [] : [part]));
   return html(
     "li",
-    { class: sign === "✓" ? "mw-step mw-done" : "mw-step" },
-    html("span", { class: "mw-step-sign", "aria-hidden": "true" }, sign),
+    { class: sign === "✓" ? "mw-stage mw-done" : "mw-stage" },
+    html("span", { class: "mw-stage-sign", "aria-hidden": "true" }, sign),
     html("div", {}, ...there),
   );
 }

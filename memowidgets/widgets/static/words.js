@@ -11,7 +11,8 @@ export const BEST = "best time to predict";
 export const LAST = "last layer";
 /** Where the ROC would be. */
 export const NO_ROC = "There is no ROC: nobody knows yet which samples are memorised.";
-export const KERNEL_BUSY = "Waiting for the kernel. Perhaps another cell is running.";
+export const KERNEL_BUSY =
+  "No answer yet: another cell is running, or the kernel has stopped and this cell must be run again.";
 
 /** Each filter's word and what it shows. The last two have no tab unless they are chosen. */
 export const TABS = /** @type {Record<string, [string, string]>} */ ({

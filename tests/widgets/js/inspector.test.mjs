@@ -76,6 +76,7 @@ test("the picture of LiRA holds every gap and the target", () => {
 test("one sentence says who memorised a sample, and contradicts no count", () => {
   const { verdict } = opened;
   assert.match(verdict(true, null), /^Memorised by this model\.$/);
+  assert.match(verdict(null, [17, 19]), /^Memorised by 17 of the 19 models/);
   assert.match(verdict(false, null), /^Not memorised by this model\.$/);
   assert.match(
     verdict(true, [17, 19]),

@@ -20,7 +20,7 @@ export class Steps {
     this.begin = begin;
     this.shown = "";
     this.element = html("ol", {
-      class: "mw-stages",
+      class: "mw-steps",
       "aria-label": "Steps",
       hidden: true,
     });

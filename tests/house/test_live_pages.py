@@ -434,13 +434,13 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     page.get_by_label("next page").click()
     page.locator(".mw-range").get_by_text("13–24 of").wait_for()
     page.locator(".mw-card").nth(1).click()
-    page.locator(".mw-opened .mw-models").wait_for()
+    page.locator(".mw-opened .mw-line").wait_for()
     before, address = shown_there(page), link_from(page)
     fragment = address.partition("#")[2]
     assert fragment.startswith("chapter&memowidgets=")
     assert before[-1] not in unquote(fragment)  # the id of the opened sample
     assert shown_there(linked(address)) == before
-    page.locator(".mw-opened .mw-models").wait_for()
+    page.locator(".mw-opened .mw-line").wait_for()
 
 
 def test_what_a_link_gets_wrong_is_one_sentence_and_the_rest_is_followed(linked):

@@ -103,7 +103,7 @@ def majority_of_nearest(
     --------
     >>> states = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> majority_of_nearest(states, np.array([0, 1, 1, 0]), np.array([0, 1]), k=3)
-    array([ 1, -1])
+    array([1, 0])
     """
     n, width = len(states), int(np.prod(states.shape[1:]))
     most = max(_FEWEST, _PRODUCTS // max(1, len(rows) * width))

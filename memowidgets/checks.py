@@ -448,12 +448,13 @@ def check_same_order(**given: Any) -> None:
         if some == others or (renames and is_default):
             continue
         has_loc = hasattr(given[name], "loc")
-        kept = f"{name}.to_numpy()" if has_loc else "arrays"
+        turned = ".T" if name.endswith(".T") else ""  # back, as it was passed
+        kept = f"{name}.to_numpy(){turned}" if has_loc else "arrays"
         if sorted(some) == sorted(others):
             own = "ids" if renames else first
             if not renames and given[first] is not ours:
                 own = f"{first}.index"
-            sorted_rows = f"{name}.loc[{own}], or " if has_loc else ""
+            sorted_rows = f"{name}.loc[{own}]{turned}, or " if has_loc else ""
             raise ValueError(
                 f"{name} has the rows of {first} in another order: pass {sorted_rows}{kept} if "
                 "they belong together"

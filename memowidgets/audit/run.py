@@ -700,7 +700,9 @@ def read_names(
     lost = set(whole) - {record.name for record in records}
     if lost:
         files = ", ".join(
-            str(run.path / record_file(name)) for name in whole if name in lost
+            str(run.path / record_file(name))
+            for name in dict.fromkeys(whole)
+            if name in lost
         )
         warn_user(
             f"{files} is missing, so the checkpoint is left out: restore it, or call train(), "

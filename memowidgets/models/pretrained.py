@@ -18,6 +18,7 @@ from memowidgets.models.heads import (
     draw_again,
     head_names,
     note_drawn,
+    plain,
 )
 from memowidgets.models.lora import check_adapters
 from memowidgets.network import check_revision, failure, hub_errors
@@ -377,6 +378,8 @@ class Given:
         self._model = _copied(model, {**bare, **buffers})
         self.config = cast("Any", self._model.config)
         self.config.return_dict = True  # answers are read by name
+        if not self.config.architectures:  # transformers may choose a class by it
+            self.config.architectures = [type(plain(self._model)).__name__]
 
     def __call__(self, **_changes: Any) -> nn.Module:
         """Return a copy of the model."""

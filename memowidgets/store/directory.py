@@ -810,7 +810,11 @@ class RunDirectory:
             return read_whole(path).decode()
         except FileNotFoundError:
             return None
-        except ValueError as error:  # not UTF-8, not a regular file, or too large
+        except UnicodeDecodeError:
+            raise StoreError(
+                f"{path} is broken: it is not a text in UTF-8; restore it"
+            ) from None
+        except ValueError as error:  # not a regular file, or too large
             raise StoreError(f"{path} is broken: {error}") from None
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
@@ -822,7 +826,9 @@ class RunDirectory:
         try:
             return _parsed(text)
         except ValueError as error:  # also a number with too many digits
-            raise StoreError(f"{self.path / name} is broken: {error}") from None
+            raise StoreError(
+                f"{self.path / name} is broken: {error}; restore it"
+            ) from None
 
     def _place_to_write(self, name: str) -> Path:
         if self.read_only:

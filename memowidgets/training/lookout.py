@@ -90,7 +90,7 @@ class Prediction:
             return (
                 f"nothing has settled yet at {at}: the median training loss has dropped by "
                 f"{percent(self.drop)}, which is less than ρ ({percent(self.rho)}), and it has not "
-                "levelled off, so this is the last checkpoint"
+                "been level for long, so this is the last checkpoint"
             )
         return f"the median training loss has dropped by {percent(self.drop)}{self._beside}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -179,6 +180,28 @@ def test_the_same_rows_in_another_order_are_refused_with_both_remedies(frame):
     for given in either:
         audit = mw.Audit.from_arrays(given, X, samples=frame)
         np.testing.assert_array_equal(audit.labels, LABELS)
+
+
+def test_what_is_advised_for_columns_in_another_order_is_taken():
+    frame, rng = frame_of(INDEXES["integers"]), np.random.default_rng(0)
+    labels = frame["label"]
+    members = pd.DataFrame(rng.random((8, N)) < 0.5, columns=frame.index)
+    gaps = pd.DataFrame(rng.normal(size=(8, N)), columns=frame.index)
+    shuffled_gaps = gaps.sample(frac=1, axis=1, random_state=3)
+    models = {"final_logits": X[:, :2], "shadow_members": members}
+    both = (
+        r"shadow_gaps\.T\.loc\[labels\.index\]\.T, .*shadow_gaps\.T\.to_numpy\(\)\.T "
+    )
+    with pytest.raises(ValueError, match=both):
+        mw.Audit.from_arrays(labels, X, shadow_gaps=shuffled_gaps, **models)
+    for given in (
+        shuffled_gaps.T.loc[labels.index].T,
+        shuffled_gaps.T.to_numpy().T,
+    ):
+        with warnings.catch_warnings():  # these gaps are noise
+            warnings.simplefilter("ignore")
+            audit = mw.Audit.from_arrays(labels, X, shadow_gaps=given, **models)
+        assert audit.n_shadows == 8
 
 
 def test_a_default_index_names_nothing():

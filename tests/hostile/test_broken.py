@@ -50,6 +50,8 @@ def unstamped(file):
 DAMAGED = [  # a file of a run, what is done to it, and what the message says besides its name
     *(("manifest.json", written(text), "") for text in NOT_JSON),
     *((name, written(text), "") for name in NOTES for text in ("", "[]", DEEP)),
+    *((name, written(b"\xff{}"), "restore it") for name in (*NOTES, "decisions.csv")),
+    *((name, written("{"), "restore it") for name in NOTES),
     ("design.safetensors", unstamped, "has no stamp"),
     ("forward/epoch-3.safetensors", unstamped, "has no stamp"),
     ("scores/epoch-3/hidden/psmi.safetensors", unstamped, "has no stamp"),

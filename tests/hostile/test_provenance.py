@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -11,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 import memowidgets as mw
 from memowidgets.store import StoreError
 from tests.hostile.forged import forge
-from tests.hostile.victim import LAST, QUESTIONS, fill, opened, same
+from tests.hostile.victim import LAST, QUESTIONS, begun, fill, opened, same
 
 # What is done to a run, given the run and a stranger
 
@@ -184,12 +185,31 @@ def test_a_lost_shadow_model_is_named_and_trained_again(run, answers):
     assert same(QUESTIONS["log_lira"](audit), answers["log_lira"])
 
 
+@pytest.mark.parametrize("break_it", ["unlink", "damage"])
+def test_a_broken_design_is_made_again_by_what_the_error_says(run, answers, break_it):
+    file = run / DESIGN
+    if break_it == "unlink":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-1] + b"\x07")
+    with pytest.raises(StoreError, match=r"design\.safetensors.*mw\.Audit\(") as error:
+        opened(run)
+    assert "delete" not in str(error.value)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        begun(run)
+    warned = any("design.safetensors" in str(one.message) for one in said)
+    assert warned == (break_it == "damage")
+    assert same(QUESTIONS["score"](opened(run)), answers["score"])
+
+
 def test_a_lost_record_is_named(run, answers):
     for name in ("epoch-2", LAST):
         (run / f"checkpoints/{name}/record.json").unlink()
         audit = opened(run)
-        with pytest.warns(UserWarning, match=rf"{name}/record\.json"):
+        with pytest.warns(UserWarning, match=rf"{name}/record\.json") as said:
             assert name not in audit.checkpoints.index
+        assert {str(one.message).count(f"{name}/record") for one in said} == {1}
         audit.train()
         assert same(QUESTIONS["checkpoints"](audit), answers["checkpoints"])
 

@@ -20,10 +20,16 @@ LAST = "epoch-3"
 data = tiny_data
 
 
+def begun(path: Path, samples: Any = None, seed: int = 0) -> mw.Audit:
+    """A run as its owner makes it, or goes on with it."""
+    how = {"training": TRAINING, "seed": seed, "device": "cpu", "held_out": None}
+    samples = data() if samples is None else samples
+    return mw.Audit(mw.models.ConvNet(4), samples, path, **how)
+
+
 def made(path: Path, samples: mw.data.ImageDataset, seed: int = 0) -> Path:
     """Train a run: target, passes, scores, shadow models, two of them in the target's place."""
-    how = {"training": TRAINING, "seed": seed, "device": "cpu", "held_out": None}
-    audit = mw.Audit(mw.models.ConvNet(4), samples, path, **how)
+    audit = begun(path, samples, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rare classes
         audit.train(stop_at_drop=0.1)

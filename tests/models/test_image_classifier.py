@@ -9,6 +9,8 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForImageClassification,
+    DeiTConfig,
+    DeiTForImageClassification,
     ViTImageProcessorPil,
 )
 
@@ -143,3 +145,13 @@ def test_bfloat16_rounds_the_states_and_not_the_logits(family, data):
     assert ((seen.logits.view(np.uint32) & 0xFFFF) != 0).mean() > 0.9
     exact = one_pass(model, module, data, np.arange(len(data)))
     assert (seen.layers["2"] != exact.layers["2"]).any()
+
+
+def test_a_model_with_random_weights_of_a_family_with_two_classifiers(data):
+    config = DeiTConfig(num_labels=3, **FAMILIES["vit"])
+    raw = DeiTForImageClassification(config).eval()
+    model = classifier(raw)
+    model.check_data(data)
+    seen = one_pass(model, model.build(data), data, np.arange(2))
+    assert list(seen.layers) == ["1", "2"]
+    assert config.architectures is None  # the owner's own stays as it was

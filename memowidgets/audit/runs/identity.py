@@ -16,7 +16,7 @@ from memowidgets.extras import installed
 from memowidgets.files import digest, digest_of_arrays
 from memowidgets.models import Model
 from memowidgets.models.device import COMPUTED
-from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.store import MANIFEST, ForeignError, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
@@ -25,6 +25,7 @@ from memowidgets.training.probe import PROBE, first_apart, make_probe
 from memowidgets.vocabulary import listed, quoted, visible
 
 ARRAYS = "arrays"
+_MADE_BY = "restore it, or make the audit as before by mw.Audit(…, path=…), which writes it again"
 # a user's own function is stored as a description
 _FUNCTIONS = (
     "optimizer",
@@ -281,9 +282,9 @@ def settle(
         write_stop(run, stop or StopRule())
     try:
         read_design(run, stored)
-    except StoreError as error:  # it follows from data, members and seed
+    except ForeignError as error:  # it follows from data, members and seed
         if run.has_file("design.safetensors"):
-            warn_user(f"{error}; it is made again")
+            warn_user(f"{error.fault}; it is made again")
         run.write_tensors("design", arrays)
     return stored
 
@@ -296,7 +297,7 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
     StoreError
         If it is not a design, or not that of this manifest.
     """
-    kept = _kept_design(run, manifest)
+    kept = kept_design(run, manifest)
     return Design(*(kept[name] for name in ("pool", "members", "held_out", "groups")))
 
 
@@ -310,22 +311,23 @@ def read_member_labels(
     StoreError
         As in `read_design`.
     """
-    kept = _kept_design(run, manifest)
+    kept = kept_design(run, manifest)
     labels: NDArray[np.int64] = kept["labels"][kept["members"]]
     return labels
 
 
-def _kept_design(
+def kept_design(
     run: RunDirectory, manifest: Mapping[str, Any]
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays that `settle` wrote, after a check that they are of this run."""
-    path, file = run.path / "design.safetensors", run.read_tensors("design")
-    kept = {name: np.array(array) for name, array in file.items()}
+    try:
+        file = run.read_tensors("design")
+        kept = {name: np.array(array) for name, array in file.items()}
+    except StoreError as error:
+        raise ForeignError(getattr(error, "fault", str(error)), _MADE_BY) from None
     if digest_of_arrays(kept) != manifest["design"]:
-        raise StoreError(
-            f"{path} is not the design of this run: its contents differ from the manifest's. "
-            "Restore it, or make the audit again at another path"
-        )
+        path = run.path / "design.safetensors"
+        raise ForeignError(f"{path} is not the design of this run", _MADE_BY)
     return kept
 
 

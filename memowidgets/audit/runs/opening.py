@@ -187,7 +187,7 @@ def _own_samples(
     if not is_part or not place.keys() >= set(manifest["ids"]):
         return data
     own = data.take([place[name] for name in manifest["ids"]])
-    labels = np.array(run.read_tensors("design")["labels"])
+    labels = identity.kept_design(run, manifest)["labels"]
     is_relabelled = manifest.get("fork") and not np.array_equal(own.labels, labels)
     return own.with_labels(labels) if is_relabelled else own
 
@@ -229,13 +229,14 @@ def _make(
 
 def _withheld(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset:
     """Return the dataset without its samples, from the run directory."""
-    kept, recording = run.read_tensors("design"), manifest.get("recording")
+    kept = identity.kept_design(run, manifest)
+    recording = manifest.get("recording")
     return WithheldDataset(
         ids=np.array(manifest["ids"]),
-        labels=np.array(kept["labels"]),
+        labels=kept["labels"],
         class_names=tuple(manifest["data"]["class_names"]),
         hashes=tuple(manifest["content"]),
-        canaries=np.array(kept["canaries"]) if "canaries" in kept else None,
+        canaries=kept.get("canaries"),
         source=manifest["data"]["source"],
         hint=f"data={recording['data']}" if recording else "data=…",
     )

@@ -501,8 +501,8 @@ class Evaluation:
         return self.at(self.threshold(f"fpr<={float(fpr)!r}")).tpr
 
     def with_warnings(self, *more: Note) -> Evaluation:
-        """Return this evaluation with `more` warnings added."""
-        return replace(self, warnings=(*self.warnings, *more))
+        """Return this evaluation with `more` warnings, which concern all of it, first."""
+        return replace(self, warnings=(*more, *self.warnings))
 
     def with_truly(self, known: Truly) -> Evaluation:
         """Return this evaluation with how many of its positives truly are, and a note about it."""
@@ -515,7 +515,8 @@ class Evaluation:
             n_shadows=known.n_shadows,
         )
         return replace(
-            self.with_warnings(note),
+            self,
+            warnings=(*self.warnings, note),
             n_truly=known.expected,
             n_shadows=known.n_shadows,
             calibrated=known.calibrated,

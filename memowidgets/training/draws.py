@@ -52,8 +52,15 @@ class Draws:
     def _count(self, batch: Any) -> None:
         if self._skipped:
             self._skipped -= 1
-        else:
-            np.add.at(self._counts, np.ravel(batch), 1)
+            return
+        try:
+            rows = np.atleast_1d(batch)
+        except ValueError:  # keys whose parts have parts
+            rows = np.empty((0, 0))
+        if rows.ndim == 1 and rows.dtype.kind in "iu":
+            np.add.at(self._counts, rows, 1)
+        else:  # other keys than row numbers, such as a row with a size
+            self.are_seen = False
 
     def go_on_from(self, run: RunDirectory, record: Record, n_batches: int) -> None:
         """Add the draws up to a checkpoint; that many batches after the call are among them."""

@@ -103,6 +103,23 @@ def test_what_draws_no_rows_by_number_is_not_counted(loader):
     assert not Draws(loader, [[0]]).are_seen
 
 
+@pytest.mark.parametrize("key", [lambda i: (i, 2), lambda i: (i, (8, 9)), str])
+def test_a_loader_of_other_keys_than_row_numbers_runs_and_is_not_counted(key):
+    """Such as a row with the size of its picture."""
+
+    class Sized(TensorDataset):
+        def __getitem__(self, name):
+            return super().__getitem__(
+                int(name[0] if isinstance(name, tuple) else name)
+            )
+
+    rows = Sized(torch.arange(N))
+    loader = DataLoader(rows, batch_size=4, sampler=[key(i) for i in range(N)])
+    seen, kept = drawn(loader)
+    assert (seen == 1).all()
+    assert not kept
+
+
 # Trainers
 
 

@@ -25,6 +25,7 @@ dashboard.page_size = 12
 dashboard
 """
 N = 600
+LINE_HEIGHTS = "all => all.map((one) => Math.round(one.getBoundingClientRect().height))"
 OWN = f"from tests.widgets.private import questions\nsource.data = questions({N})\ndashboard ="
 PRIVATE = DASHBOARD.replace("dashboard =", OWN)
 NOTE = "her sister told me"
@@ -124,6 +125,9 @@ def drag_filter_decide_undo(opened):
     page.locator(".mw-range").get_by_text(f"of {counts(page)['found']}").wait_for()
     opened.eventually("dashboard.filter", "found")
     page.locator(".mw-card").first.click()
+    names = page.locator(".mw-facts-of dt").evaluate_all(LINE_HEIGHTS)
+    assert 20 in names
+    assert set(names) <= {0, 20}  # folded or one line, whatever lists are in this host
     page.keyboard.press("r")
     opened.eventually("dashboard.decisions.decision.tolist()", ["remove"])
     page.keyboard.press("ArrowDown")

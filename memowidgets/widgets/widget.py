@@ -84,7 +84,9 @@ def style(*sheets: str | Path) -> str:
         Files, or names in ``widgets/static``.
     """
     files = (STATIC / f"{s}.css" if isinstance(s, str) else s for s in sheets or STYLES)
-    return "\n".join(file.read_text("utf-8") for file in files)
+    # every saved notebook holds this text, which needs no indents
+    lines = (line for file in files for line in file.read_text("utf-8").splitlines())
+    return "\n".join(line.strip() for line in lines)
 
 
 def _collect(file: Path, found: dict[Path, str]) -> None:

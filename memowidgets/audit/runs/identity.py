@@ -25,7 +25,9 @@ from memowidgets.training.probe import PROBE, first_apart, make_probe
 from memowidgets.vocabulary import listed, quoted, visible
 
 ARRAYS = "arrays"
-_MADE_BY = "restore it, or make the audit as before by mw.Audit(…, path=…), which writes it again"
+_MADE_BY = (
+    "restore it, or make the audit as before in the same place, which writes it again"
+)
 # a user's own function is stored as a description
 _FUNCTIONS = (
     "optimizer",

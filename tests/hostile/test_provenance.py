@@ -192,7 +192,9 @@ def test_a_broken_design_is_made_again_by_what_the_error_says(run, answers, brea
         file.unlink()
     else:
         file.write_bytes(file.read_bytes()[:-1] + b"\x07")
-    with pytest.raises(StoreError, match=r"design\.safetensors.*mw\.Audit\(") as error:
+    with pytest.raises(
+        StoreError, match=r"design\.safetensors.*restore it, or make the audit"
+    ) as error:
         opened(run)
     assert "delete" not in str(error.value)
     with warnings.catch_warnings(record=True) as said:

@@ -77,8 +77,8 @@ class PSMI:
     warnings_ : tuple of Note
         Sentences, each with a ``key``, about classes of fewer than 20 samples ("small classes"),
         representations that know nothing of the labels ("knows no labels"), a row that has most of
-        the variance of its class ("dominant row"), and a tolerance that was not reached
-        ("imprecise").
+        the variance of its class ("dominant row"), and a tolerance that was not reached where
+        scores are within two standard errors of 0 ("imprecise").
 
     Notes
     -----
@@ -285,12 +285,26 @@ class PSMI:
             m = min(
                 max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), MOST_DIRECTIONS
             )
-        if error > allowed:
+        # where all classes are far apart, nearly all scores are alike: their order is then
+        # uncertain, but none of them is low
+        undecided = int((np.abs(scores) <= 2 * errors).sum())
+        if error > allowed and undecided:
             note = f"PSMI's {m} directions leave a standard error of {error:.2g} nats, above "
-            note += f"{tol:g} of the scores' spread ({allowed:.2g} nats): samples with nearly "
-            note += "equal scores may be in the wrong order"
+            note += f"{tol:g} of the scores' spread ({allowed:.2g} nats): they decide on which "
+            note += (
+                "side of 0 those scores are that are within two standard errors of it "
+            )
+            note += f"({undecided} of {len(rows)})"
             self.warnings_ += (
-                Note(IMPRECISE, note, directions=m, error=error, allowed=allowed),
+                Note(
+                    IMPRECISE,
+                    note,
+                    directions=m,
+                    error=error,
+                    allowed=allowed,
+                    undecided=undecided,
+                    judged=len(rows),
+                ),
             )
         return fitted
 

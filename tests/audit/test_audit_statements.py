@@ -121,10 +121,10 @@ def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
 
 
 def test_scores_that_2048_directions_leave_too_inaccurate_are_named():
-    """Two classes so far apart that all scores are nearly equal."""
+    """A large class that hides a tiny one: nearly all scores are nearly 0."""
     rng = np.random.default_rng(0)
-    labels = np.arange(300) % 2
-    states = rng.normal(size=(300, 16)) + 12 * labels[:, None]
+    labels = np.append(np.zeros(500, dtype=int), np.ones(20, dtype=int))
+    states = rng.normal(size=(520, 10)) + 2 * labels[:, None]
     audit = mw.Audit.from_arrays(labels, states)
     with pytest.warns(UserWarning, match="2048 directions leave"):
         table = audit.flagged("psmi", share=0.1)

@@ -130,6 +130,41 @@ def test_the_default_stops_at_2048(monkeypatch):
     assert any("2048 directions leave" in note for note in psmi.warnings_)
 
 
+def far_apart(wrong):
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    X = rng.normal(size=(300, 16)) + 12 * y[:, None]
+    y[:wrong] = 1 - y[:wrong]
+    return X, y
+
+
+@pytest.mark.parametrize("wrong", [0, 6])
+def test_scores_that_are_alike_need_no_order_where_none_of_them_is_near_0(wrong):
+    X, y = far_apart(wrong)
+    psmi = PSMI().fit(X, y)
+    scores, errors = psmi.score_samples(X, y, return_std=True)
+    error, spread = error_and_spread(psmi, X, y)
+    assert psmi.n_directions_ == 2048
+    assert error > 0.1 * spread
+    assert (scores <= 0).sum() == wrong
+    assert (np.abs(scores) > 2 * errors).all()
+    assert psmi.warnings_ == ()
+
+
+def test_scores_near_0_that_directions_leave_uncertain_are_counted():
+    """Of noise, where a very small error was asked for."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 16)), np.arange(400) % 4
+    psmi = PSMI(tol=1e-3).fit(X, y)
+    scores, errors = psmi.score_samples(X, y, return_std=True)
+    (note,) = [note for note in psmi.warnings_ if note.key == "imprecise"]
+    near = int((np.abs(scores) <= 2 * errors).sum())
+    assert near > 0
+    assert note.numbers["undecided"] == near
+    assert note.numbers["judged"] == 400
+    assert f"{near} of 400" in note
+
+
 def nearly_one_dimension(n_classes, second, seed):
     """400 rows in 20 dimensions, of which one varies, and another `second` times as much."""
     rng = np.random.default_rng(seed)

@@ -127,14 +127,9 @@ class Frame:
         far = float(((centre / size) ** 2).sum()) > _CENTRE_ABOVE * total
         spread = float(np.sqrt(total / sample.shape[1])) * size
         scale = 1.0 if _SAFE[0] < spread < _SAFE[1] or spread == 0 else spread
-        shift = (
-            like(like_array, centre)
-            if far and stays(like_array)
-            else centre
-            if far
-            else None
-        )
-        return cls(shift, scale)
+        if not far:
+            return cls(None, scale)
+        return cls(like(like_array, centre) if stays(like_array) else centre, scale)
 
     @property
     def neutral(self) -> bool:
@@ -146,7 +141,9 @@ class Frame:
         chunk = X[start:stop]
         if not self.neutral:
             chunk = as_float(chunk, 64)
-            chunk = (chunk if self.shift is None else chunk - self.shift) / self.scale
+            if self.shift is not None:
+                chunk = chunk - self.shift
+            chunk = chunk / self.scale
         return as_float(chunk, 32)
 
 
@@ -168,8 +165,8 @@ def as_float(chunk: Array, bits: int) -> Array:
         chunk = to_numpy(chunk)
     if is_tensor(chunk):
         torch = sys.modules["torch"]
-        return chunk.to(torch.float32 if bits == 32 else torch.float64).contiguous()
+        kind = torch.float32 if bits == 32 else torch.float64
+        return chunk.to(kind).contiguous()
     with np.errstate(over="ignore"):  # the caller reports overflow as infinite
-        return np.ascontiguousarray(
-            chunk, dtype=np.float32 if bits == 32 else np.float64
-        )
+        dtype = np.float32 if bits == 32 else np.float64
+        return np.ascontiguousarray(chunk, dtype=dtype)

@@ -22,17 +22,16 @@ COMPONENTS = 32  # leading ones
 _OVERSAMPLING = 8
 _POWER_STEPS = 3
 _LEAST_TAIL = 1e-3  # relative to the mean variance
-# variance to add, relative to the trace of a class and of all rows
-_LEAST = (
-    1e-6,
-    1e-12,
-)
-_WHOLE = (
-    6e9  # classes · d³, for which the covariances of all classes take .4 s and 150 MB
-)
+# variance to add, relative to the trace of a class, and to that of all rows
+_LEAST_OF_CLASS = 1e-6
+_LEAST_OF_ALL = 1e-12
+# classes · d³, for which the covariances of all classes take .4 s and 150 MB
+_WHOLE = 6e9
 _CACHED = 512  # features
 _STEP = 0.25  # in log t: the trapezoid rule is exact to rounding for these analytic integrands
-_LOW, _HIGH = -40.0, 80.0
+# bounds of log t, beyond which the integrands add nothing
+_LOW = -40.0
+_HIGH = 80.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,9 @@ class Spread:
     @classmethod
     def of(cls, chunks: Iterable[Array], near: Array, basis: Array | None) -> Spread:
         """Sum over chunks of rows (n, d), as deviations from a point (d,) near their mean."""
-        first, second, squares = np.zeros(1), np.zeros((1, 1)), []
+        first = np.zeros(1)
+        second = np.zeros((1, 1))
+        squares = []
         for rows in chunks:
             away = rows - near
             along = away if basis is None else away @ basis.T
@@ -78,31 +79,28 @@ class Spread:
         covariance = second / len(lengths) - np.outer(coordinates, coordinates)
         top = int(lengths.argmax())
         longest = top if 2 * lengths[top] > lengths.sum() else -1
+        centre = to_numpy(near) + shift
         trace = float(lengths.mean() - shift @ shift)
-        return cls(
-            to_numpy(near) + shift, covariance, trace, len(lengths), longest, near
-        )
+        return cls(centre, covariance, trace, len(lengths), longest, near)
 
     @classmethod
     def joined(
         cls, spreads: Sequence[Spread], share: Floats, basis: Array | None
     ) -> Spread:
         """Return the spread of all rows, to which each class contributes its share."""
-        count, centres = (
-            sum(one.count for one in spreads),
-            np.stack([s.centre for s in spreads]),
-        )
-        away = centres - share @ centres
-        trace = share @ (
-            np.array([one.trace for one in spreads]) + (away**2).sum(axis=1)
-        )
+        count = sum(one.count for one in spreads)
+        centres = np.stack([one.centre for one in spreads])
+        centre = share @ centres
+        away = centres - centre
+        # the variance of all rows is that within the classes and that between them
+        within = np.array([one.trace for one in spreads])
+        between = (away**2).sum(axis=1)
+        trace = float(share @ (within + between))
         along = away if basis is None else away @ to_numpy(basis).T
         covariance = (along.T * share) @ along
         for weight, one in zip(share, spreads, strict=True):
             covariance += weight * one.covariance
-        return cls(
-            share @ centres, covariance, float(trace), count, -1, spreads[0].near
-        )
+        return cls(centre, covariance, trace, count, -1, spreads[0].near)
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,8 @@ class Whole:
         The matrix is a function of the covariance. For all variances but the leading ones, a
         quadratic stands for it, and two values for them: means are wrong by less than 1e-4 nats.
         """
-        added, covariance = max(_LEAST[0] * spread.trace, least), spread.covariance
+        covariance = spread.covariance
+        added = max(_LEAST_OF_CLASS * spread.trace, least)
         axes, variances = leading(lambda columns: covariance @ columns, covariance)
         rest = covariance - (axes.T * variances) @ axes
         unit = float(abs(rest).max()) + 1e-30  # float32 can hold products of such rests
@@ -141,19 +140,16 @@ class Whole:
         square = rest @ rest
         others, counts = two_like(rest, square, len(rest) - len(axes))
         values = np.append(variances, unit * others) + added
-        ratios, log = exact_means(values, np.append(np.ones(len(axes)), counts))
-        powers = quadratic(
-            np.append(variances[-1] / unit, others), ratios[len(axes) - 1 :]
-        )
-        form = (axes.T * (ratios[: len(axes)] - powers[0])) @ axes
-        form += powers[1] * rest + powers[2] * square
-        form[np.diag_indices(len(form))] += powers[0]
-        return cls(
-            _float32(spread.near, spread.centre),
-            added,
-            _float32(spread.near, form),
-            log,
-        )
+        how_often = np.append(np.ones(len(axes)), counts)
+        ratios, log = exact_means(values, how_often)
+        # through the smallest of the leading ones, so that the matrix has no step there
+        at = np.append(variances[-1] / unit, others)
+        constant, slope, curvature = quadratic(at, ratios[len(axes) - 1 :])
+        form = (axes.T * (ratios[: len(axes)] - constant)) @ axes
+        form += slope * rest + curvature * square
+        form[np.diag_indices(len(form))] += constant
+        centre = _float32(spread.near, spread.centre)
+        return cls(centre, added, _float32(spread.near, form), log)
 
     def forms(self, variance: Floats) -> Floats:
         """Return θᵀΣθ (m,) from the variance (m,) of the rows along unit directions."""
@@ -162,9 +158,8 @@ class Whole:
     def mean_log_density(self, rows: Array) -> Array:
         """Return the mean (n,) of −½ log θᵀΣθ − ½ (θᵀ(x − μ))² / θᵀΣθ for rows (n, d)."""
         away = rows - self.centre
-        return -0.5 * (
-            namespace(rows).einsum("nd,nd->n", away @ self.form, away) + self.log
-        )
+        ratio = namespace(rows).einsum("nd,nd->n", away @ self.form, away)
+        return -0.5 * (ratio + self.log)
 
 
 @dataclass(frozen=True)
@@ -202,16 +197,17 @@ class Leading:
         mean variance. With less the ratio is huge along the few directions that are nearly
         orthogonal to all rows, and slopes from a few hundred directions are then wrong.
         """
-        d, variances = len(spread.centre), spread.covariance.diagonal()
-        away, trace = d - len(variances), max(spread.trace, d * least)
+        d = len(spread.centre)
+        variances = spread.covariance.diagonal()
+        others = d - len(variances)
+        trace = max(spread.trace, d * least)
         floor = max(1 / spread.count, _LEAST_TAIL) * trace / d
-        tail = max((trace - float(variances.sum())) / away, floor)
+        tail = max((trace - float(variances.sum())) / others, floor)
         variances = np.maximum(variances, floor)
-        ratios, log = exact_means(
-            np.append(variances, tail), np.append(np.ones(len(variances)), away)
-        )
-        centre, ratios = (_float32(basis, one) for one in (spread.centre, ratios))
-        return cls(centre, basis, variances, tail, ratios, log)
+        how_often = np.append(np.ones(len(variances)), others)
+        ratios, log = exact_means(np.append(variances, tail), how_often)
+        centre = _float32(basis, spread.centre)
+        return cls(centre, basis, variances, tail, _float32(basis, ratios), log)
 
     def forms(self, squares: Floats) -> Floats:
         """Return θᵀΣθ (m,) from squared coordinates (k, m) of unit directions along the basis."""
@@ -221,9 +217,10 @@ class Leading:
         """Return the exact mean (n,) of what `Whole` has."""
         away = rows - self.centre
         along = away @ self.basis.T
-        found = (along * along) @ (self.ratios[:-1] - self.ratios[-1])
-        found += self.ratios[-1] * namespace(rows).einsum("nd,nd->n", away, away)
-        return -0.5 * (found + self.log)
+        of_tail = self.ratios[-1]
+        ratio = (along * along) @ (self.ratios[:-1] - of_tail)
+        ratio += of_tail * namespace(rows).einsum("nd,nd->n", away, away)
+        return -0.5 * (ratio + self.log)
 
 
 @dataclass(frozen=True)
@@ -250,15 +247,15 @@ class Gaussians:
         """Create them from the spread of each class, along a basis if there is one."""
         counts = np.array([one.count for one in spreads])
         plain = np.array([one.longest < 0 for one in spreads])
-        share = counts * plain if plain.any() else counts
-        share = share / share.sum()
+        weights = counts * plain if plain.any() else counts
+        share = weights / weights.sum()
         total = Spread.joined(spreads, share, basis)
-        least = max(_LEAST[1] * total.trace, 1e-30)
+        least = max(_LEAST_OF_ALL * total.trace, 1e-30)
 
         def gaussian(one: Spread) -> Whole | Leading:
-            return (
-                Whole.of(one, least) if basis is None else Leading.of(one, basis, least)
-            )
+            if basis is None:
+                return Whole.of(one, least)
+            return Leading.of(one, basis, least)
 
         *each, last = on_all_cores(gaussian, [*spreads, total])
         return cls(tuple(each), last, share)
@@ -276,28 +273,29 @@ class Gaussians:
             Projects rows (n, d) on these directions.
         """
         middle = self.share @ mean
-        if isinstance(self.total, Leading):
-            seen = [to_numpy(along(self.total.basis)).T.astype(np.float64) ** 2] * (
-                len(mean) + 1
-            )
-        else:
-            seen = [*variance, self.share @ (variance + (mean - middle) ** 2)]
         every = (*self.each, self.total)
+        if isinstance(self.total, Leading):
+            # of the directions along the basis, which all have in common
+            squares = to_numpy(along(self.total.basis)).T.astype(np.float64) ** 2
+            inputs = [squares] * len(every)
+        else:
+            of_all = self.share @ (variance + (mean - middle) ** 2)
+            inputs = [*variance, of_all]
         forms = np.stack(
-            [one.forms(these) for one, these in zip(every, seen, strict=True)]
+            [one.forms(these) for one, these in zip(every, inputs, strict=True)]
         )
-        control = np.stack([-0.5 / forms, -0.5 * np.log(forms)]).astype(np.float32)[
-            ..., None
-        ]
+        quadratics = np.stack([-0.5 / forms, -0.5 * np.log(forms)])
+        columns = quadratics.astype(np.float32)[..., None]
         centre = middle.astype(np.float32)[None, :, None]
         return {
-            "control": control[:, :-1],
-            "total": np.concatenate([centre, control[:, -1]]),
+            "control": columns[:, :-1],
+            "total": np.concatenate([centre, columns[:, -1]]),
         }
 
     def means(self, rows: Array, places: dict[int, slice]) -> Array:
         """Return the exact means (2, n) of both controls of samples, sorted by class."""
-        xp, total = namespace(rows), self.total.mean_log_density(rows)
+        xp = namespace(rows)
+        total = self.total.mean_log_density(rows)
         own = [self.each[c].mean_log_density(rows[here]) for c, here in places.items()]
         return xp.stack([xp.concatenate(own) - total, total])
 
@@ -335,12 +333,12 @@ def exact_means(values: Floats, counts: Floats) -> tuple[Floats, float]:
     size = float(counts @ values)  # the integrands are then near t = 1
     t = np.exp(np.arange(_LOW, _HIGH, _STEP))
     factors = 1 + 2 * t * (values / size)[:, None]
-    log_product = -0.5 * counts @ np.log(factors)
-    ratios = _STEP * ((t * np.exp(log_product)) / factors).sum(axis=1) / size
-    gaussian = _STEP * float((np.exp(-t) - np.exp(log_product)).sum())
-    return ratios, gaussian + float(
-        np.log(size) - digamma(counts.sum() / 2) - np.log(2)
-    )
+    product = np.exp(-0.5 * counts @ np.log(factors))
+    # dt is t d(log t): the first integrand gains a factor t, and the second loses its 1 / t
+    ratios = _STEP * ((t * product) / factors).sum(axis=1) / size
+    gaussian = _STEP * float((np.exp(-t) - product).sum())
+    log_length = digamma(counts.sum() / 2)
+    return ratios, gaussian + float(np.log(size) - log_length - np.log(2))
 
 
 def two_like(rest: Float32s, square: Float32s, count: int) -> tuple[Floats, Floats]:
@@ -363,10 +361,10 @@ def quadratic(at: Floats, values: Floats) -> Floats:
     """Return the coefficients of a quadratic through three points, some of which may be one."""
     scale = max(at.max(), 1.0)  # the largest entry of `rest` is 1
     powers = np.vander(at / scale, 3, increasing=True)
-    found: Floats = np.linalg.lstsq(powers, values, rcond=1e-10)[
-        0
-    ] / scale ** np.arange(3)
-    return found
+    # least squares, because points that are one leave the coefficients open
+    scaled, *_ = np.linalg.lstsq(powers, values, rcond=1e-10)
+    coefficients: Floats = scaled / scale ** np.arange(3)
+    return coefficients
 
 
 def common_basis(sample: Array, n_classes: int) -> Array | None:
@@ -382,10 +380,13 @@ def common_basis(sample: Array, n_classes: int) -> Array | None:
     d = sample.shape[1]
     if (n_classes + 1) * d**2 * max(d, _CACHED) <= _WHOLE:
         return None
-    xp, away = namespace(sample), sample - sample.mean(0)
-    axes, _ = leading(
-        lambda columns: away.T @ (away @ xp.asarray(columns, dtype=xp.float32)), away
-    )
+    xp = namespace(sample)
+    away = sample - sample.mean(0)
+
+    def product(columns: Array) -> Array:
+        return away.T @ (away @ xp.asarray(columns, dtype=xp.float32))
+
+    axes, _ = leading(product, away)
     return xp.asarray(axes, dtype=xp.float32)
 
 
@@ -402,9 +403,11 @@ def leading(product: Callable[[Array], Array], beside: Array) -> tuple[Array, Fl
     beside : array
         An array on the device of the matrix, with d columns.
     """
-    xp, d = namespace(beside), beside.shape[1]
+    xp = namespace(beside)
+    d = beside.shape[1]
     k = min(COMPONENTS, d - 1)
-    start = np.random.default_rng(0).standard_normal((d, min(k + _OVERSAMPLING, d)))
+    width = min(k + _OVERSAMPLING, d)
+    start = np.random.default_rng(0).standard_normal((d, width))
     columns = like(beside, start)
     # many small steps, each of which would wait for all threads
     with one_thread_each():
@@ -412,6 +415,7 @@ def leading(product: Callable[[Array], Array], beside: Array) -> tuple[Array, Fl
             columns = xp.linalg.qr(xp.asarray(product(columns), dtype=xp.float64))[0]
         small = to_numpy(columns.T @ xp.asarray(product(columns), dtype=xp.float64))
     values, turn = np.linalg.eigh(small)
-    return (columns @ like(beside, turn[:, ::-1][:, :k].copy())).T, values[::-1][
-        :k
-    ].clip(0)
+    # eigh's are ascending, and a tensor has no negative strides
+    largest = turn[:, ::-1][:, :k].copy()
+    axes = (columns @ like(beside, largest)).T
+    return axes, values[::-1][:k].clip(0)

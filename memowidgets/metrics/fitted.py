@@ -44,16 +44,15 @@ _PIECE_ROWS = 1000
 _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
 _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
-_FEWEST_TO_DOMINATE = (
-    20  # rows of a class; in a smaller one the longest row is often half of all
-)
+# rows of a class; in a smaller one the longest row is often half of all
+_FEWEST_TO_DOMINATE = 20
 _PLANE = 2  # features for which even angles replace random directions
 _ROOMIER = 8  # a device's pieces are larger: each takes it thousands of small steps
 _CURVES_FROM = 4096  # rows, from which curves save time
 _MOST_CURVES = 5000  # directions
 Piece = TypeVar("Piece")
-Found = TypeVar("Found")
-# as not finite
+Result = TypeVar("Result")
+# an error reports what is not finite
 _REPORTED = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
@@ -92,30 +91,29 @@ class Look:
     @_REPORTED
     def at(cls, X: Array, codes: Ints, *, corrected: bool) -> Look:
         """Look at up to about 2000 rows, and for controls at all."""
-        picked = picked_rows(
-            codes, min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * X.shape[1]))
-        )
-        raw, few = X[picked], codes[picked]
+        most = min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * X.shape[1]))
+        rows = picked_rows(codes, most)
+        raw = X[rows]
+        few = codes[rows]
         exact = as_float(raw, 64)
         if not namespace(exact).isfinite(exact).all():
             refuse_rows(X)
         frame = Frame.fitting(exact, X)
-        sample = frame.rows(raw, 0, len(picked))
-        near = namespace(sample).stack(
-            [sample[at].mean(0) for at in segments(few).values()]
-        )
+        sample = frame.rows(raw, 0, len(rows))
+        means = [sample[here].mean(0) for here in segments(few).values()]
+        near = namespace(sample).stack(means)
         if not corrected or X.shape[1] <= _PLANE:
             return cls(frame, few, sample, near, corrected)
         counts = np.bincount(codes)
         basis = common_basis(sample, len(counts))
-        members = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+        by_class = np.argsort(codes, kind="stable")
+        members = np.split(by_class, np.cumsum(counts)[:-1])
 
         def spread(c: int) -> Spread:
             chunks = row_chunks(len(members[c]), 12 * X.shape[1])
-            parts = (members[c][slice(*ends)] for ends in chunks)
-            return Spread.of(
-                (frame.rows(X[part], 0, len(part)) for part in parts), near[c], basis
-            )
+            parts = (members[c][start:stop] for start, stop in chunks)
+            rows = (frame.rows(X[part], 0, len(part)) for part in parts)
+            return Spread.of(rows, near[c], basis)
 
         spreads = list(_each(X, _REPORTED(spread), range(len(counts))))
         if not all(np.isfinite(one.trace) for one in spreads):
@@ -150,11 +148,14 @@ class Fitted:
     @_REPORTED
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
         """Return the PSMI of samples whose class indices are `codes`, and its standard error."""
-        scores, errors = np.empty((2, len(codes)))
+        scores = np.empty(len(codes))
+        errors = np.empty(len(codes))
 
         def score(piece: slice) -> None:
             order, rows, places = _sorted(X, codes, self.look.frame, piece)
-            scores[order], errors[order] = map(to_numpy, self._scored(rows, places))
+            means, their_errors = self._means(rows, places)
+            scores[order] = to_numpy(means)
+            errors[order] = to_numpy(their_errors)
 
         for _ in _each(X, _REPORTED(score), _pieces(X, self.look, self.directions.m)):
             pass
@@ -164,8 +165,10 @@ class Fitted:
             errors[:] = 0
         return scores, errors
 
-    def _scored(self, rows: Array, places: Segments) -> tuple[Array, Array]:
-        P, tables = self.directions.along(rows), self.tables
+    def _means(self, rows: Array, places: Segments) -> tuple[Array, Array]:
+        """Return the mean value of sorted rows over all directions, and its standard error."""
+        P = self.directions.along(rows)
+        tables = self.tables
         if tables.total is not None and self.look.gaussians is not None:
             means = self.look.gaussians.means(rows, places)
             return Moments.along(P, places, tables, means, FOLDS).corrected()
@@ -176,7 +179,9 @@ class Fitted:
 
 def fit(X: Array, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitted:
     """Fit PSMI along random or even directions to samples whose class indices are `codes`."""
-    d, near, share = X.shape[1], look.near, None
+    d = X.shape[1]
+    near = look.near
+    share = None
     directions: Independent | Rotated
     if look.gaussians is not None and d >= ROTATED_FROM:
         directions = Rotated.drawn(d, n_directions, seed, near)
@@ -185,9 +190,8 @@ def fit(X: Array, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitt
         theta, share = plane_directions(away, n_directions, seed)
         directions = Independent(like(near, theta))
     else:
-        directions = Independent(
-            like(near, independent_directions(n_directions, d, seed))
-        )
+        theta = independent_directions(n_directions, d, seed)
+        directions = Independent(like(near, theta))
     origin = directions.along(near)
 
     def sums(piece: slice) -> Floats:
@@ -200,18 +204,12 @@ def fit(X: Array, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitt
     if not np.isfinite(total).all():
         refuse_rows(X)
     tables, mean, variance = _tables(total, to_numpy(origin), np.bincount(codes))
-    more: dict[str, Array] = {} if share is None else {"share": share}
+    columns = vars(tables) | {"share": share}
     if look.gaussians is not None and tables.curvature.any():
-        more |= look.gaussians.controls(mean, variance, directions.along)
-    on_device = {
-        name: like(near, values) for name, values in (vars(tables) | more).items()
-    }
-    tables = Tables(**on_device)
-    if (
-        len(codes) >= _CURVES_FROM
-        and n_directions <= _MOST_CURVES
-        and variance.min() > 0
-    ):
+        columns |= look.gaussians.controls(mean, variance, directions.along)
+    tables = Tables(**{name: like(near, values) for name, values in columns.items()})
+    saves_time = len(codes) >= _CURVES_FROM and n_directions <= _MOST_CURVES
+    if saves_time and variance.min() > 0:
         tables = replace(tables, curves=Curves.of(tables, mean, variance))
     return Fitted(look, directions, tables)
 
@@ -221,31 +219,40 @@ def _sums(projected: Array, places: Segments, origin: Array) -> Floats:
 
     They are deviations from a point near each class, so that float32 can sum them.
     """
-    found, xp = np.zeros((2, *origin.shape)), namespace(projected)
+    xp = namespace(projected)
+    sums = np.zeros((2, *origin.shape))
     for c, here in places.items():
         deviation = projected[:, here] - origin[:, c, None]
-        found[0, :, c] = to_numpy(deviation.sum(1))
-        found[1, :, c] = to_numpy(xp.einsum("mn,mn->m", deviation, deviation))
-    return found
+        sums[0, :, c] = to_numpy(deviation.sum(1))
+        sums[1, :, c] = to_numpy(xp.einsum("mn,mn->m", deviation, deviation))
+    return sums
 
 
 def _tables(sums: Floats, origin: Array, counts: Ints) -> tuple[Tables, Floats, Floats]:
     """Return the tables without controls, and the mean and variance (C, m) of each class."""
-    prior, shift = counts / counts.sum(), (sums[0] / counts).T
-    mean, variance = origin.T + shift, np.maximum((sums[1] / counts).T - shift**2, 0)
+    prior = counts / counts.sum()
+    log_prior = np.log(prior)
+    shift = (sums[0] / counts).T
+    mean = origin.T + shift
+    variance = np.maximum((sums[1] / counts).T - shift**2, 0)
     middle = prior @ mean
     total = prior @ (variance + (mean - middle) ** 2)
     deviation = np.sqrt(np.maximum(variance, _FLOOR**2 * total))
+    # along a direction without any spread each density is the same everywhere
     flat = deviation == 0
     deviation[flat] = 1.0
-    offset = np.log(prior)[:, None] - np.log(deviation)
-    curvature, offset = (
-        np.where(flat, 0, -0.5 / deviation**2),
-        offset - offset.max(axis=0),
-    )
-    columns = [one.astype(np.float32)[:, :, None] for one in (mean, curvature, offset)]
+    curvature = np.where(flat, 0, -0.5 / deviation**2)
+    offset = log_prior[:, None] - np.log(deviation)
+    offset = offset - offset.max(axis=0)
+
+    def column(values: Floats) -> Float32s:
+        return values.astype(np.float32)[:, :, None]
+
     tables = Tables(
-        columns[0], columns[1], columns[2], np.log(prior).astype(np.float32)
+        mean=column(mean),
+        curvature=column(curvature),
+        offset=column(offset),
+        log_prior=log_prior.astype(np.float32),
     )
     return tables, mean, variance
 
@@ -253,11 +260,14 @@ def _tables(sums: Floats, origin: Array, counts: Ints) -> tuple[Tables, Floats, 
 @_REPORTED
 def mean_along(projected: Float32s, codes: Ints) -> float:
     """Return the mean PSMI (plain) of samples from their centred projections (m, n)."""
-    order, counts = np.argsort(codes), np.bincount(codes)
-    projected, places = projected[:, order], segments(codes[order])
+    order = np.argsort(codes)
+    counts = np.bincount(codes)
+    in_order = projected[:, order]
+    places = segments(codes[order])
     origin = np.zeros((len(projected), len(counts)), dtype=np.float32)
-    tables, _, _ = _tables(_sums(projected, places, origin), origin, counts)
-    return float(Moments.along(projected, places, tables, None, 1).plain()[0].mean())
+    tables, _, _ = _tables(_sums(in_order, places, origin), origin, counts)
+    means, _ = Moments.along(in_order, places, tables, None, 1).plain()
+    return float(means.mean())
 
 
 def _sorted(
@@ -277,17 +287,20 @@ def _pieces(X: Array, look: Look, m: int) -> list[slice]:
     """
     n, d = X.shape
     if stays(X):
-        copied = 4 if look.frame.neutral and str(X.dtype).endswith("float32") else 28
-        needed = copied * d + 4 * m + 8 * FOLDS * 12
-        return [slice(*chunk) for chunk in row_chunks(n, needed // _ROOMIER)]
-    few, fitting = -(-n // 4), COPIED_BYTES // (4 * (d + m))
-    rows = max(min(_PIECE_ROWS, fitting, few), min(4 * len(look.near), few), 64)
+        as_it_is = look.frame.neutral and str(X.dtype).endswith("float32")
+        copied = 4 if as_it_is else 28
+        bytes_a_row = copied * d + 4 * m + 8 * FOLDS * 12
+        return [slice(*chunk) for chunk in row_chunks(n, bytes_a_row // _ROOMIER)]
+    quarter = -(-n // 4)
+    fitting = COPIED_BYTES // (4 * (d + m))
+    of_classes = 4 * len(look.near)
+    rows = max(min(_PIECE_ROWS, fitting, quarter), min(of_classes, quarter), 64)
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
 def _each(
-    X: Array, work: Callable[[Piece], Found], pieces: Sequence[Piece]
-) -> Iterator[Found]:
+    X: Array, work: Callable[[Piece], Result], pieces: Sequence[Piece]
+) -> Iterator[Result]:
     """Yield what `work` returns for each piece: at the same time, but one by one on a device."""
     return map(work, pieces) if stays(X) else on_all_cores(work, pieces)
 
@@ -298,9 +311,10 @@ def picked_rows(codes: Ints, most: int) -> Ints:
     order = np.argsort(codes, kind="stable")
     starts = np.cumsum(counts) - counts
     share = min(1.0, most / counts.sum())
-    wanted = np.minimum(counts, np.maximum(4, (share * counts).astype(np.int64)))
+    proportional = (share * counts).astype(np.int64)
+    few = np.minimum(counts, np.maximum(4, proportional))
     places = [
-        order[start + np.arange(few) * count // few]
-        for start, count, few in zip(starts, counts, wanted, strict=True)
+        order[start + np.arange(k) * count // k]
+        for start, count, k in zip(starts, counts, few, strict=True)
     ]
     return np.concatenate(places)

@@ -23,6 +23,11 @@ from memowidgets.metrics.arrays import (
     row_chunks,
 )
 
+FEWEST_CHECKPOINTS = 2
+_CLEAR = 0.5  # share of a class's samples whose answers show which column is its own
+_FEWEST_ROWS = 10  # of classes in other columns, among half of all rows
+_ROUNDING = 1e-3  # of a loss that is 0
+
 
 def loss(logits: Any, y: ArrayLike) -> Floats:
     """Return minus the cross-entropy of each sample's label.
@@ -151,7 +156,8 @@ def _columns_of(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
 
 def _log_probability(chunk: Floats, own: Floats, _: NDArray[np.int64]) -> Floats:
     top = chunk.max(axis=1)
-    return np.asarray((own - top) - np.log(np.exp(chunk - top[:, None]).sum(axis=1)))
+    total = np.exp(chunk - top[:, None]).sum(axis=1)
+    return np.asarray((own - top) - np.log(total))
 
 
 def _gap(chunk: Floats, own: Floats, labels: NDArray[np.int64]) -> Floats:
@@ -189,16 +195,20 @@ def other_columns(logits: NDArray[Any], labels: NDArray[np.int64]) -> dict[int, 
     counts = np.zeros((2, n_classes, n_classes))
     half = np.random.default_rng(0).permutation(len(labels)) % 2
     np.add.at(counts, (half, labels, logits.argmax(axis=1)), 1)
-    matched, shares = counts / np.maximum(counts.sum(axis=2, keepdims=True), 1)
-    classes, columns = np.arange(n_classes), matched.argmax(axis=1)
-    clear = (shares[classes, columns] >= _CLEAR) & (shares.diagonal() < _CLEAR / 2)
-    clear &= columns != classes
-    found = dict(zip(classes[clear].tolist(), columns[clear].tolist(), strict=True))
-    # what is learned by half answers one class by another, and does not exchange classes
-    is_order = len({*found.values()}) == len(found) and (
-        2 * len(found) > n_classes or {*found} == {*found.values()}
-    )
-    return found if is_order and counts[1][clear].sum() >= _FEWEST_ROWS else {}
+    first, second = counts / np.maximum(counts.sum(axis=2, keepdims=True), 1)
+    classes = np.arange(n_classes)
+    columns = first.argmax(axis=1)
+    in_other = second[classes, columns] >= _CLEAR
+    in_own = second.diagonal() >= _CLEAR / 2
+    clear = in_other & ~in_own & (columns != classes)
+    column_of = dict(zip(classes[clear].tolist(), columns[clear].tolist(), strict=True))
+    if counts[1][clear].sum() < _FEWEST_ROWS:
+        return {}
+    # a model that has learned by half answers one class by another, but does not exchange them
+    one_to_one = len({*column_of.values()}) == len(column_of)
+    is_exchange = {*column_of} == {*column_of.values()}
+    is_order = one_to_one and (2 * len(column_of) > n_classes or is_exchange)
+    return column_of if is_order else {}
 
 
 def order_warning(what: str, logits: NDArray[Any], labels: NDArray[np.int64]) -> str:
@@ -206,21 +216,15 @@ def order_warning(what: str, logits: NDArray[Any], labels: NDArray[np.int64]) ->
     other = other_columns(logits, labels)
     if not other:
         return ""
-    pairs = list(other.items())[:3]
-    shown = ", ".join(
-        f"most samples of class {c} in column {column}" for c, column in pairs
+    first = list(other.items())[:3]
+    examples = ", ".join(
+        f"most samples of class {c} in column {column}" for c, column in first
     )
     return (
         f"{what} have their largest value in the column of another class for {len(other)} of "
-        f"{logits.shape[1]} classes: {shown}. Labels and columns must be in one order: pass "
+        f"{logits.shape[1]} classes: {examples}. Labels and columns must be in one order: pass "
         "class_names in the order of the columns, such as model.classes_"
     )
-
-
-FEWEST_CHECKPOINTS = 2
-_CLEAR = 0.5  # share of a class's samples whose answers show which column is its own
-_FEWEST_ROWS = 10  # of classes in other columns, among half of all rows
-_ROUNDING = 1e-3  # of a loss that is 0
 
 
 def csl(losses: ArrayLike) -> Floats:

@@ -95,7 +95,8 @@ class Mahalanobis:
         n, d = features.shape
         if n < 2:
             raise ValueError("X has a single row; a distribution needs at least two")
-        total, squares = np.zeros((2, d))
+        total = np.zeros(d)
+        squares = np.zeros(d)
         for start, stop in row_chunks(n, 16 * d):
             rows = _exact_rows(features, start, stop)
             total += rows.sum(axis=0)
@@ -103,12 +104,13 @@ class Mahalanobis:
         if not np.isfinite(squares).all():
             refuse_rows(features)
         self.mean_ = total / n
-        kept = self.n_components_ = max(1, min(self.n_components, d, n // 5))
+        k = max(1, min(self.n_components, d, n // 5))
+        self.n_components_ = k
         if d <= _EXACT_UP_TO:
             covariance = _covariance(features, self.mean_)
-            variances, axes = eigh(covariance, subset_by_index=[d - kept, d - 1])
+            variances, axes = eigh(covariance, subset_by_index=[d - k, d - 1])
         else:
-            variances, axes = _leading_axes(features, self.mean_, kept)
+            variances, axes = _leading_axes(features, self.mean_, k)
         if variances.max() <= _EQUAL**2 * np.square(self.mean_).max():
             raise ValueError("all rows of X are equal: their distribution has no width")
         self.ridge_, self.warnings_ = _ridge(variances)
@@ -138,7 +140,8 @@ class Mahalanobis:
             )
         result = np.empty(features.shape[0])
         for start, stop in row_chunks(features.shape[0], 12 * features.shape[1]):
-            white = (_exact_rows(features, start, stop) - self.mean_) @ self._whitening
+            away = _exact_rows(features, start, stop) - self.mean_
+            white = away @ self._whitening
             result[start:stop] = -np.sqrt(np.einsum("ij,ij->i", white, white))
         if not np.isfinite(result).all():
             refuse_rows(features, result)
@@ -159,12 +162,12 @@ def _covariance(X: Array, mean: Floats) -> Floats:
     return np.asarray(total / n)
 
 
-def _leading_axes(X: Array, mean: Floats, kept: int) -> tuple[Floats, Floats]:
-    """Return the largest variances (kept,), and their axes (d, kept)."""
+def _leading_axes(X: Array, mean: Floats, k: int) -> tuple[Floats, Floats]:
+    """Return the largest variances (k,), and their axes (d, k)."""
     from sklearn.utils.extmath import randomized_svd  # which fewer features do not need
 
     rows = _exact_rows(X, 0, len(X)) - mean
-    size = {"n_components": kept, "n_oversamples": kept, "n_iter": _POWER_STEPS}
+    size = {"n_components": k, "n_oversamples": k, "n_iter": _POWER_STEPS}
     _, lengths, axes = randomized_svd(rows, **size, random_state=0)
     return lengths**2 / len(X), axes.T
 
@@ -174,6 +177,8 @@ def _ridge(variances: Floats) -> tuple[float, tuple[Note, ...]]:
     flat = int((variances <= ridge).sum())
     if not flat:
         return 0.0, ()
-    said = f"{flat} of {len(variances)} components have no variance"
-    added = f"a ridge of {_SINGULAR:g} of the largest variance was added"
-    return ridge, (Note("ridge", f"{said}: {added}", flat=flat),)
+    sentence = (
+        f"{flat} of {len(variances)} components have no variance: a ridge of {_SINGULAR:g} of "
+        "the largest variance was added"
+    )
+    return ridge, (Note("ridge", sentence, flat=flat),)

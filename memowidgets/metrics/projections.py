@@ -21,12 +21,21 @@ Float32s = NDArray[np.float32]
 FOLDS = 4
 ROTATED_FROM = 256  # features, from which independent directions take most of the time
 _WIDTH = 64  # directions of a block: with a thousand rows, a few tables fit in a core's cache
-_AT_ONCE = (
-    64  # directions per generator, so that more directions start with the same ones
-)
+# directions per generator, so that more directions start with the same ones
+_AT_ONCE = 64
 _STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
 _TURNED_BYTES = 2**20  # of rows that are turned at once, in a core's cache
 _LEAST_IN_PLANE = 1e-8  # variance of the shorter axis, relative to the longer one
+_SAFELY_ABOVE = 1e-30  # float32 holds larger sums of exponentials to full precision
+# relative to a control's mean square; smaller variances are rounding errors
+_ROUNDING = 1e-6
+# relative to a control's variance; well above the rounding of float32 sums
+_RIDGE = 1e-4
+_MOST_POINTS = 1024  # of a curve
+_REACH = 6.0  # deviations of all rows, that a curve reaches on each side of their mean
+_FINE = 14.0  # points in a deviation of the narrowest class, for an error below 1e-5
+
+Segments = dict[int, slice]
 
 
 @dataclass(frozen=True)
@@ -71,20 +80,27 @@ class Rotated:
     def drawn(cls, d: int, m: int, seed: int, beside: Array) -> Rotated:
         """Draw m directions, on the device of an array."""
         root = isqrt(d)
-        r = max(range(root // 2 + 1, root + 1), key=lambda r: (-(-d % r), r))
+
+        def zeros_saved(r: int) -> tuple[int, int]:
+            return -(-d % r), r
+
+        # the fewest zeros at the end of the table, and of those the squarest one
+        r = max(range(root // 2 + 1, root + 1), key=zeros_saved)
         c = -(-d // r)
+        n_rotations = -(-m // (r * c))
 
         def rotation(i: int) -> Rotation:
             stream = np.random.SeedSequence(seed, spawn_key=(_STREAM, d, i))
             return Rotation.drawn(d, r, c, np.random.default_rng(stream), beside)
 
-        return cls(m, tuple(map(rotation, range(-(-m // (r * c))))))
+        return cls(m, tuple(map(rotation, range(n_rotations))))
 
     def along(self, rows: Array) -> Array:
         """Return projections (m, n) of rows (n, d)."""
         n, d = rows.shape
-        xp, missing = namespace(rows), len(self.rotations[0].order) - d
-        found = like(rows, np.empty((self.m, n), dtype=np.float32))
+        xp = namespace(rows)
+        missing = len(self.rotations[0].order) - d
+        projected = like(rows, np.empty((self.m, n), dtype=np.float32))
         at_once = n if stays(rows) else max(_TURNED_BYTES // (4 * d), 16)
         for top in range(0, n, at_once):
             columns = rows[top : top + at_once].T
@@ -95,9 +111,9 @@ class Rotated:
             start = 0
             for rotation in self.rotations:
                 turned = rotation.turned(columns, self.m - start)
-                found[start : start + len(turned), here] = turned
+                projected[start : start + len(turned), here] = turned
                 start += len(turned)
-        return found
+        return projected
 
 
 @dataclass(frozen=True)
@@ -124,27 +140,38 @@ class Rotation:
         cls, d: int, r: int, c: int, rng: np.random.Generator, beside: Array
     ) -> Rotation:
         """Draw one for d columns, on the device of an array."""
-        c1, r1, r2, c2 = (
-            like(
-                beside, np.linalg.qr(rng.standard_normal((n, n)))[0].astype(np.float32)
-            )
-            for n in (c, r, r, c)
-        )
-        found = cls((c1, r1), (c2, r2), like(beside, rng.permutation(r * c)))
+
+        def orthogonal(n: int) -> Array:
+            matrix, _ = np.linalg.qr(rng.standard_normal((n, n)))
+            return like(beside, matrix.astype(np.float32))
+
+        # in this order, which a seed stands for
+        c1 = orthogonal(c)
+        r1 = orthogonal(r)
+        r2 = orthogonal(r)
+        c2 = orthogonal(c)
+        order = like(beside, rng.permutation(r * c))
+        whole = cls((c1, r1), (c2, r2), order)
         if r * c == d:
-            return found
+            return whole
         zeros = like(beside, np.eye(r * c, r * c - d, -d, dtype=np.float32))
-        lost = (found.turned(zeros, r * c) ** 2).sum(1)
-        return replace(found, lengths=(1 - lost[:, None]) ** 0.5)
+        along_zeros = (whole.turned(zeros, r * c) ** 2).sum(1)
+        return replace(whole, lengths=(1 - along_zeros[:, None]) ** 0.5)
 
     def turned(self, columns: Array, most: int) -> Array:
         """Return at most so many values (m, n) of rotated columns (r · c, n)."""
-        (c1, r1), (c2, r2) = self.before, self.after
-        r, c, n = len(r1), len(c1), columns.shape[1]
-        mixed = (r1 @ (c1 @ columns.reshape(r, c, n)).reshape(r, c * n)).reshape(-1, n)
+        c1, r1 = self.before
+        c2, r2 = self.after
+        r = len(r1)
+        c = len(c1)
+        n = columns.shape[1]
+        in_rows = c1 @ columns.reshape(r, c, n)
+        mixed = (r1 @ in_rows.reshape(r, c * n)).reshape(-1, n)
+        shuffled = mixed[self.order].reshape(r, c * n)
+        # of the last mixing only the rows of the table that are asked for
         few = r2[: -(-most // c)]
-        table = few @ mixed[self.order].reshape(r, c * n)
-        values = (c2 @ table.reshape(len(few), c, n)).reshape(-1, n)[:most]
+        table = (few @ shuffled).reshape(len(few), c, n)
+        values = (c2 @ table).reshape(-1, n)[:most]
         return values if self.lengths is None else values / self.lengths[: len(values)]
 
 
@@ -185,37 +212,22 @@ def plane_directions(
     angles = np.concatenate([np.pi * (np.arange(n) + rng.random()) / n for n in sizes])
     values, axes = np.linalg.eigh(deviations.T @ deviations)
     lengths = np.maximum(values / (values.max() or 1), _LEAST_IN_PLANE) ** -0.25
-    theta = np.stack([np.cos(angles), np.sin(angles)], axis=1) * lengths @ axes.T
-    widths, fold = (
-        1 / (theta**2).sum(axis=1),
-        np.repeat(np.arange(len(sizes)) % FOLDS, sizes),
-    )
-    widths /= (np.bincount(fold, widths) / np.bincount(fold))[fold]
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    theta = circle * lengths @ axes.T
+    # even steps between the two planes are uneven ones here
+    widths = 1 / (theta**2).sum(axis=1)
+    fold = np.repeat(np.arange(len(sizes)) % FOLDS, sizes)
+    mean_width = np.bincount(fold, widths) / np.bincount(fold)
+    widths /= mean_width[fold]
     return theta.astype(np.float32), widths[:, None].astype(np.float32)
-
-
-_SAFELY_ABOVE = 1e-30  # float32 holds larger sums of exponentials to full precision
-_ROUNDING = (
-    1e-6  # relative to a control's mean square; smaller variances are rounding errors
-)
-_RIDGE = (
-    1e-4  # relative to a control's variance; well above the rounding of float32 sums
-)
-_MOST_POINTS = 1024  # of a curve
-_REACH = 6.0  # deviations of all rows, that a curve reaches on each side of their mean
-_FINE = 14.0  # points in a deviation of the narrowest class, for an error below 1e-5
-
-Segments = dict[int, slice]
 
 
 def segments(codes: Ints) -> Segments:
     """Return where the samples of each class stand, from their sorted class indices."""
     present, starts = np.unique(codes, return_index=True)
     stops = np.append(starts[1:], len(codes))
-    return {
-        int(c): slice(*map(int, ends))
-        for c, *ends in zip(present, starts, stops, strict=True)
-    }
+    bounds = zip(present.tolist(), starts.tolist(), stops.tolist(), strict=True)
+    return {c: slice(start, stop) for c, start, stop in bounds}
 
 
 @dataclass(frozen=True)
@@ -242,22 +254,28 @@ class Curves:
     @classmethod
     def of(cls, tables: Tables, mean: Floats, variance: Floats) -> Curves:
         """Compute the curves where each class has a mean and a variance (C, m)."""
-        xp, middle = namespace(tables.mean), mean.mean(axis=0)
+        xp = namespace(tables.mean)
+        middle = mean.mean(axis=0)
         deviation = np.sqrt((variance + (mean - middle) ** 2).mean(axis=0))
-        length, narrowest = 2 * _REACH * deviation, np.sqrt(variance.min(axis=0))
-        wanted = float((length * _FINE / narrowest).max())
-        points = int(min(wanted, _MOST_POINTS - 2)) + 2
+        length = 2 * _REACH * deviation
+        narrowest = np.sqrt(variance.min(axis=0))
+        enough = float((length * _FINE / narrowest).max())
+        points = int(min(enough, _MOST_POINTS - 2)) + 2
         coarse = like(tables.mean, narrowest * (points - 1) / length < _FINE)
-        start, scale = (
-            like(tables.mean, one.astype(np.float32)[:, None])
-            for one in (middle - length / 2, (points - 1) / length)
-        )
+
+        def column(values: Floats) -> Array:
+            return like(tables.mean, values.astype(np.float32)[:, None])
+
+        start = column(middle - length / 2)
+        scale = column((points - 1) / length)
         powers = like(start, np.empty((3, len(middle), points), dtype=np.float32))
         steps = like(start, np.arange(-1, points + 1, dtype=np.float32))
         for block in blocks(len(middle)):
             P = start[block] + steps / scale[block]
             log = tables.add_up(P, block, xp.empty_like(P), xp.empty_like(P))
-            before, here, after = log[:, :-2], log[:, 1:-1], log[:, 2:]
+            before = log[:, :-2]
+            here = log[:, 1:-1]
+            after = log[:, 2:]
             powers[0, block] = here
             powers[1, block] = (after - before) / 2
             powers[2, block] = (after + before) / 2 - here
@@ -265,7 +283,9 @@ class Curves:
 
     def read(self, P: Array, block: slice, out: Array) -> Array | None:
         """Write the values at projections (width, n); return samples (n,) that are out of reach."""
-        xp, points, beyond = namespace(P), self.powers.shape[2], None
+        xp = namespace(P)
+        points = self.powers.shape[2]
+        beyond = None
         xp.subtract(P, self.start[block], out=out)
         xp.multiply(out, self.scale[block], out=out)
         if not (float(out.min()) >= 0 and float(out.max()) <= points - 1):  # or NaN
@@ -319,16 +339,18 @@ class Tables:
         if self.curves is None:
             out[:] = self.add_up(P, block, part, out)
             return
-        beyond, coarse = self.curves.read(P, block, out), self.curves.coarse[block]
         xp = namespace(P)
+        beyond = self.curves.read(P, block, out)
+        coarse = self.curves.coarse[block]
         if bool(coarse.any()):
-            few = like(P, np.arange(block.start, block.start + len(P)))[coarse]
-            out[coarse] = self.add_up(P[coarse], few, part[coarse], part[coarse])
+            directions = like(P, np.arange(block.start, block.start + len(P)))[coarse]
+            # an index makes copies, so both rooms are new here
+            rooms = part[coarse], part[coarse]
+            out[coarse] = self.add_up(P[coarse], directions, *rooms)
         if beyond is not None:
             few = P[:, beyond]
-            out[:, beyond] = self.add_up(
-                few, block, xp.empty_like(few), xp.empty_like(few)
-            )
+            rooms = xp.empty_like(few), xp.empty_like(few)
+            out[:, beyond] = self.add_up(few, block, *rooms)
 
     def add_up(
         self, P: Array, block: slice | Array, part: Array, total: Array
@@ -384,18 +406,20 @@ class Moments:
         cls, P: Array, places: Segments, tables: Tables, means: Array | None, folds: int
     ) -> Moments:
         """Sum up for samples with projections (m, n) and exact means (2, n) of their controls."""
-        xp, n, parts = namespace(P), P.shape[1], blocks(len(P))
+        xp = namespace(P)
+        n = P.shape[1]
+        parts = blocks(len(P))
         v = 1 if means is None else 3
-        counts, first, second = (
-            like(P, np.zeros(shape))
-            for shape in ((folds, 1), (folds, v, n), (folds, v, v, n))
-        )
-        room = like(P, np.empty((v + 2, parts[0].stop, n), dtype=np.float32))
+        counts = like(P, np.zeros((folds, 1)))
+        first = like(P, np.zeros((folds, v, n)))
+        second = like(P, np.zeros((folds, v, v, n)))
+        width = parts[0].stop
+        room = like(P, np.empty((v + 2, width, n), dtype=np.float32))
         for number, block in enumerate(parts):
-            fold, here = number % folds, P[block]
-            variables = _variables(
-                room[:, : len(here)], here, places, tables, block, means
-            )
+            fold = number % folds
+            here = P[block]
+            some = room[:, : len(here)]
+            variables = _variables(some, here, places, tables, block, means)
             counts[fold] += len(here)
             for i, one in enumerate(variables):
                 first[fold, i] += one.sum(0)
@@ -414,27 +438,34 @@ class Moments:
         The slopes come from the other folds, so fitting them biases neither result. Where the
         plain mean has the smaller error, as it has where all directions agree, it is returned.
         """
-        xp, count = namespace(self.first), self.counts.sum(0) - self.counts
+        xp = namespace(self.first)
+        # of the other folds
+        count = self.counts.sum(0) - self.counts
         mean = (self.first.sum(0) - self.first) / count[:, None]
         square = (self.second.sum(0) - self.second) / count[:, None, None]
         covariance = square - mean[:, :, None] * mean[:, None]
-        a, b = (
-            xp.where(
-                covariance[:, i, i] > _ROUNDING * square[:, i, i] + _ROUNDING**2,
-                covariance[:, i, i].clip(_ROUNDING**2) ** -0.5,
-                0.0,
-            )
-            for i in (1, 2)
-        )
-        with_a, with_b = covariance[:, 0, 1] * a, covariance[:, 0, 2] * b
-        both, one = covariance[:, 1, 2] * a * b, 1 + _RIDGE
-        scale = one**2 - both**2
-        slope_a = a * (with_a * one - with_b * both) / scale
-        slope_b = b * (with_b * one - with_a * both) / scale
+
+        def one_over_deviation(i: int) -> Array:
+            """Return that of a control, 0 where it does not vary: its slope is then 0."""
+            variance = covariance[:, i, i]
+            varies = variance > _ROUNDING * square[:, i, i] + _ROUNDING**2
+            return xp.where(varies, variance.clip(_ROUNDING**2) ** -0.5, 0.0)
+
+        # two equations for two slopes, of controls in units of their deviation
+        a = one_over_deviation(1)
+        b = one_over_deviation(2)
+        with_a = covariance[:, 0, 1] * a
+        with_b = covariance[:, 0, 2] * b
+        both = covariance[:, 1, 2] * a * b
+        one = 1 + _RIDGE
+        determinant = one**2 - both**2
+        slope_a = a * (with_a * one - with_b * both) / determinant
+        slope_b = b * (with_b * one - with_a * both) / determinant
         weights = xp.stack([0 * slope_a + 1, -slope_a, -slope_b], 1)
-        (mean, error), (simple, its_error) = self._mean_and_error(weights), self.plain()
-        helps = error < its_error
-        return xp.where(helps, mean, simple), xp.where(helps, error, its_error)
+        mean, error = self._mean_and_error(weights)
+        plain_mean, plain_error = self.plain()
+        helps = error < plain_error
+        return xp.where(helps, mean, plain_mean), xp.where(helps, error, plain_error)
 
     def between(self) -> tuple[Array, Array]:
         """Return the mean of values on grids in the plane, and its standard error.
@@ -443,11 +474,13 @@ class Moments:
         """
         means = self.first[:, 0] / self.counts
         mean = means.mean(0)
-        return mean, (((means - mean) ** 2).mean(0) / (len(means) - 1)) ** 0.5
+        variance = ((means - mean) ** 2).mean(0) / (len(means) - 1)
+        return mean, variance**0.5
 
     def _mean_and_error(self, weights: Array) -> tuple[Array, Array]:
         """Return those of the sums of variables with weights (folds, w, n)."""
-        w, count = weights.shape[1], float(self.counts.sum())
+        w = weights.shape[1]
+        count = float(self.counts.sum())
         mean = (weights * self.first[:, :w]).sum((0, 1)) / count
         products = weights[:, :, None] * weights[:, None] * self.second[:, :w, :w]
         variance = (products.sum((0, 1, 2)) / count - mean**2).clip(0)
@@ -467,7 +500,9 @@ def _variables(
     They are made in `room` (variables + 2, width, n), which fits in a core's cache. The controls
     are a class's log density minus that of all rows, and the latter.
     """
-    xp, part, log = namespace(P), room[-2], room[-1]
+    xp = namespace(P)
+    part = room[-2]
+    log = room[-1]
     tables.log_density(P, block, part, log)
     for c, here in places.items():
         square = part[:, here]

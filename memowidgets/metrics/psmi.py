@@ -25,19 +25,20 @@ Method = Literal["control-variates", "plain"]
 
 METHODS = ("control-variates", "plain")
 PAPER_DIRECTIONS = 2000
-# "auto" begins with these, and goes on to those
-FIRST_DIRECTIONS, MOST_DIRECTIONS = (
-    256,
-    2048,
-)
-TOLERANCE = (
-    0.1  # an error of a tenth of the spread adds a hundredth to the variance of scores
-)
+# of "auto"
+FIRST_DIRECTIONS = 256
+MOST_DIRECTIONS = 2048
+# an error of a tenth of the spread adds a hundredth to the variance of scores
+TOLERANCE = 0.1
 FEWEST_TO_REGRESS = 64  # least number of directions for control variates
 _JUDGED_ROWS = 512  # from which the standard error of all is estimated
-_TESTED_ROWS, _TESTED_DIRECTIONS = 1000, 32  # in the test against shuffled labels
+# of the test against shuffled labels
+_TESTED_ROWS = 1000
+_TESTED_DIRECTIONS = 32
 _SHUFFLES = 19
-SMALL_CLASSES, IMPRECISE = "small classes", "imprecise"  # keys of notes
+# keys of notes
+SMALL_CLASSES = "small classes"
+IMPRECISE = "imprecise"
 KNOWS_NO_LABELS = Note(
     "knows no labels",
     "the representations tell the labels apart no better than shuffled labels: their scores "
@@ -114,8 +115,8 @@ class PSMI:
         random_state: int = 0,
     ) -> None:
         if method not in METHODS:
-            known = ", ".join(repr(name) for name in METHODS)
-            raise ValueError(f"unknown method {method!r}; valid are {known}")
+            valid = ", ".join(repr(name) for name in METHODS)
+            raise ValueError(f"unknown method {method!r}; valid are {valid}")
         if n_directions != "auto":
             whole_number('n_directions, unless it is "auto",', n_directions, 1)
         whole_number("random_state", random_state)
@@ -159,17 +160,18 @@ class PSMI:
         self.classes_, codes = np.unique(labels, return_inverse=True)
         counts = np.bincount(codes)
         self._check_counts(counts)
+        is_plain = self.method == "plain"
         m = PAPER_DIRECTIONS if self.n_directions == "auto" else int(self.n_directions)
-        corrected = self.method != "plain" and m >= FEWEST_TO_REGRESS
+        corrected = m >= FEWEST_TO_REGRESS and not is_plain
         look = Look.at(features, codes, corrected=corrected)
-        if self.n_directions == "auto" and self.method != "plain":
+        if self.n_directions == "auto" and not is_plain:
             self._fitted = self._fit_to_tolerance(features, codes, look)
         else:
             self._fitted = fit(features, codes, look, m, self.random_state)
         self.n_directions_ = self._fitted.directions.m
         if not bool(self._fitted.tables.curvature.any()):
-            said = "all rows of X are equal, so each score is 0 and says nothing"
-            self.warnings_ += (Note("equal rows", said),)
+            sentence = "all rows of X are equal, so each score is 0 and says nothing"
+            self.warnings_ += (Note("equal rows", sentence),)
         elif not knows_labels(look.sample, look.codes, self.random_state):
             self.warnings_ += (KNOWS_NO_LABELS,)
         self.warnings_ += tuple(
@@ -259,9 +261,10 @@ class PSMI:
         unknown = self.classes_[places] != labels
         if unknown.any():
             row = int(unknown.argmax())
-            label, known = labels[row].item(), len(self.classes_)
+            label = labels[row].item()
             raise ValueError(
-                f"the label of row {row}, {label!r}, is not one of the {known} fitted labels"
+                f"the label of row {row}, {label!r}, is not one of the {len(self.classes_)} "
+                "fitted labels"
             )
         return places
 
@@ -269,43 +272,38 @@ class PSMI:
         """Add directions until the standard error is at most `tol` of the scores' spread."""
         tol = TOLERANCE if self.tol is None else self.tol
         m = FIRST_DIRECTIONS
-        rows = np.sort(picked_rows(codes, max(_JUDGED_ROWS, 16 * len(self.classes_))))
+        enough = max(_JUDGED_ROWS, 16 * len(self.classes_))
+        rows = np.sort(picked_rows(codes, enough))
         few = X[rows]
+        few_codes = codes[rows]
         while True:
             fitted = fit(X, codes, look, m, self.random_state)
-            scores, errors = fitted.score(few, codes[rows])
+            scores, errors = fitted.score(few, few_codes)
             error = float(np.sqrt(np.mean(errors**2)))
-            allowed = tol * _spread(scores, codes[rows])
+            allowed = tol * _spread(scores, few_codes)
             if error <= allowed or m >= MOST_DIRECTIONS:
                 break
-            # 0 is allowed where most scores are equal
-            far = min(error / max(allowed, 1e-300), 3.0)
-            wanted = m * min(far**2 * 1.05, 8.0)
-            blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
-            m = min(
-                max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), MOST_DIRECTIONS
-            )
+            m = _more_directions(m, error, allowed)
         # where all classes are far apart, nearly all scores are alike: their order is then
         # uncertain, but none of them is low
         undecided = int((np.abs(scores) <= 2 * errors).sum())
         if error > allowed and undecided:
-            note = f"PSMI's {m} directions leave a standard error of {error:.2g} nats, above "
-            note += f"{tol:g} of the scores' spread ({allowed:.2g} nats): they decide on which "
-            note += (
-                "side of 0 those scores are that are within two standard errors of it "
+            sentence = (
+                f"PSMI's {m} directions leave a standard error of {error:.2g} nats, above {tol:g} "
+                f"of the scores' spread ({allowed:.2g} nats): they decide on which side of 0 "
+                "those scores are that are within two standard errors of it "
+                f"({undecided} of {len(rows)})"
             )
-            note += f"({undecided} of {len(rows)})"
-            self.warnings_ += (
-                Note(
-                    IMPRECISE,
-                    note,
-                    directions=m,
-                    error=error,
-                    allowed=allowed,
-                    undecided=undecided,
-                    judged=len(rows),
-                ),
+            note = Note(
+                IMPRECISE,
+                sentence,
+                directions=m,
+                error=error,
+                allowed=allowed,
+                undecided=undecided,
+                judged=len(rows),
             )
+            self.warnings_ += (note,)
         return fitted
 
 
@@ -331,15 +329,12 @@ def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:
     ]
     if not few:
         return ()
-    said = ", ".join(f"{name!r} ({count})" for name, count in few)
-    counted = (
-        f"{len(few)} of {len(names)} classes have fewer than {FEW_SAMPLES} samples"
+    listing = ", ".join(f"{name!r} ({count})" for name, count in few)
+    sentence = (
+        f"{len(few)} of {len(names)} classes have fewer than {FEW_SAMPLES} samples, so their "
+        f"scores are inaccurate: {listing}"
     )
-    return (
-        Note(
-            SMALL_CLASSES, f"{counted}, so their scores are inaccurate: {said}", few=few
-        ),
-    )
+    return (Note(SMALL_CLASSES, sentence, few=few),)
 
 
 def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:
@@ -350,23 +345,34 @@ def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:
     """
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(codes))[:_TESTED_ROWS])
-    rows = rows[np.bincount(codes[rows])[codes[rows]] > 1]
-    classes = np.unique(codes[rows], return_inverse=True)[1]
+    # a class with a single row among them has no deviation
+    in_class = np.bincount(codes[rows])[codes[rows]]
+    rows = rows[in_class > 1]
+    _, classes = np.unique(codes[rows], return_inverse=True)
     if not len(rows) or classes.max() < 1:
         return True
     few = sample[like(sample, rows)]
-    theta = like(
-        sample, independent_directions(_TESTED_DIRECTIONS, sample.shape[1], seed)
-    )
+    directions = independent_directions(_TESTED_DIRECTIONS, sample.shape[1], seed)
+    theta = like(sample, directions)
     projected = to_numpy(theta @ (few - few.mean(0)).T)
-    every = [classes, *(rng.permutation(classes) for _ in range(_SHUFFLES))]
-    means = [mean_along(projected, codes) for codes in every]
-    return bool(means[0] > max(means[1:]))
+    mean = mean_along(projected, classes)
+    shuffles = [rng.permutation(classes) for _ in range(_SHUFFLES)]
+    return mean > max(mean_along(projected, shuffled) for shuffled in shuffles)
+
+
+def _more_directions(m: int, error: float, allowed: float) -> int:
+    """Return how many directions should bring an error down to what is allowed."""
+    # 0 is allowed where most scores are equal
+    far = min(error / max(allowed, 1e-300), 3.0)
+    # an error falls with the root of their number; a little more, so that one step is enough
+    factor = min(far**2 * 1.05, 8.0)
+    blocks = int(np.ceil(m * factor / FIRST_DIRECTIONS))
+    more = max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS)
+    return min(more, MOST_DIRECTIONS)
 
 
 def _spread(scores: Floats, codes: Ints) -> float:
     """Return the robust deviation of scores from the median of their class."""
-    medians = np.array(
-        [np.median(scores[codes == c]) for c in range(int(codes.max()) + 1)]
-    )
+    n_classes = int(codes.max()) + 1
+    medians = np.array([np.median(scores[codes == c]) for c in range(n_classes)])
     return float(1.4826 * np.median(np.abs(scores - medians[codes])))

@@ -27,18 +27,16 @@ FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
 FEWEST_GAPS = 4  # of a sample on a side, for its kurtosis
 _FEWEST_KURTOSES = 30
-# mean excess kurtosis, and its distance from 0 in standard errors
-_PLAIN, _SURE = (
-    0.3,
-    4.0,
-)
+# of a mean excess kurtosis that is named: its least size, and that in standard errors
+_PLAIN = 0.3
+_SURE = 4.0
 
 
 def check_variance(variance: object) -> None:
     """Raise if a variance is unknown."""
     if variance not in VARIANCES:
-        known = ", ".join(map(repr, VARIANCES))
-        raise ValueError(f"unknown variance {variance!r}; valid are {known}")
+        valid = ", ".join(map(repr, VARIANCES))
+        raise ValueError(f"unknown variance {variance!r}; valid are {valid}")
 
 
 def fitted_prior(side: Side) -> tuple[float, float] | None:
@@ -51,32 +49,32 @@ def fitted_prior(side: Side) -> tuple[float, float] | None:
     if not usable.any():
         return None
     step = -(-int(usable.sum()) // _FIT_ON)
-    seen = side.count[usable][::step] - 1
+    own = side.count[usable][::step] - 1  # degrees of freedom of a sample's own squares
     squares = side.squares[usable][::step]
-    typical = squares.sum() / seen.sum()
+    typical = squares.sum() / own.sum()
 
+    # of log(freedom - 2) and of the logarithm of the scale in units of the typical one, so that
+    # every pair of real numbers is a prior
     def minus_log_likelihood(parameters: Floats) -> tuple[float, Floats]:
         above, scale = np.exp(parameters)
         freedom = 2 + above
         odds = squares / (freedom * typical * scale)
-        both, log_share = seen + freedom, np.log1p(odds)
-        terms = (
-            seen / 2 * np.log(odds)
-            - both / 2 * log_share
-            - betaln(seen / 2, freedom / 2)
-        )
-        by_scale = both / 2 * odds / (1 + odds) - seen / 2
-        by_freedom = (
-            by_scale / freedom
-            + (digamma(both / 2) - digamma(freedom / 2) - log_share) / 2
-        )
+        total = own + freedom
+        log_share = np.log1p(odds)
+        constant = betaln(own / 2, freedom / 2)
+        terms = own / 2 * np.log(odds) - total / 2 * log_share - constant
+        by_scale = total / 2 * odds / (1 + odds) - own / 2
+        by_constant = (digamma(total / 2) - digamma(freedom / 2) - log_share) / 2
+        by_freedom = by_scale / freedom + by_constant
         gradient = np.array([above * by_freedom.mean(), by_scale.mean()])
         return float(-terms.mean()), -gradient
 
+    start = [1.0, -0.5]
     bounds = [(-4.0, 9.0), (-20.0, 5.0)]
     with one_thread_each():  # with two parameters, threads only wait for each other
-        best = minimize(minus_log_likelihood, [1.0, -0.5], jac=True, bounds=bounds).x
-    return 2 + float(np.exp(best[0])), float(typical * np.exp(best[1]))
+        best = minimize(minus_log_likelihood, start, jac=True, bounds=bounds).x
+    above, scale = np.exp(best)
+    return 2 + float(above), float(typical * scale)
 
 
 @dataclass(frozen=True)
@@ -103,37 +101,51 @@ class Density:
     @classmethod
     def fit(cls, side: Side, variance: str, least: float) -> Density:
         """Estimate the variances of a side, from all its samples; none is below `least`."""
+
+        def ratio(squares: Floats, n: Floats) -> Floats:
+            """Return a variance, which is not defined where n is 0 or less."""
+            return np.maximum(squares / np.where(n > 0, n, 1), least)
+
+        if variance == "per-sample":
+            freedom = side.count - 1
+            own = ratio(side.squares, side.count)  # ddof = 0, as in the paper
+            scale = ratio(side.squares, freedom)
+            return cls(side.mean, side.count, own, scale, freedom)
         prior = fitted_prior(side) if variance == "shrunk" else None
-        if prior is None and variance != "per-sample":
-            shared = max(float(side.squares.sum() / max(side.count.sum(), 1.0)), least)
-            equal, unbounded = (
-                np.full_like(side.squares, of) for of in (shared, np.inf)
-            )
-            return cls(side.mean, side.count, equal, equal, unbounded)
-        freedom, typical = prior or (0.0, 0.0)
-        squares, known = freedom * typical + side.squares, freedom + side.count - 1
-        # the posterior mean divides by count − 1 + freedom − 2
-        models = side.count if prior is None else known - 2
-        mean, scale = (
-            np.maximum(squares / np.where(n > 0, n, 1), least) for n in (models, known)
-        )
-        return cls(side.mean, side.count, mean, scale, known)
+        if prior is None:
+            mean_square = float(side.squares.sum() / max(side.count.sum(), 1.0))
+            shared = np.full_like(side.squares, max(mean_square, least))
+            unbounded = np.full_like(side.squares, np.inf)
+            return cls(side.mean, side.count, shared, shared, unbounded)
+        prior_freedom, prior_scale = prior
+        squares = prior_freedom * prior_scale + side.squares
+        freedom = prior_freedom + side.count - 1
+        # the mean of a scaled inverse χ² is its sum of squares over its freedom − 2
+        posterior_mean = ratio(squares, freedom - 2)
+        scale = ratio(squares, freedom)
+        return cls(side.mean, side.count, posterior_mean, scale, freedom)
 
     def log_of(self, gaps: Floats) -> Floats:
         """Return the log density of each gap, without the constant that cancels."""
-        return np.asarray(
-            -0.5 * (np.log(self.variance) + (gaps - self.mean) ** 2 / self.variance)
-        )
+        square = (gaps - self.mean) ** 2 / self.variance
+        return np.asarray(-0.5 * (np.log(self.variance) + square))
 
-    def log_known(self, gaps: Floats) -> tuple[Floats, Floats]:
+    def log_posterior(self, gaps: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of the same by the posterior of its mean and variance."""
         square = (gaps - self.mean) ** 2 / self.scale
+        half = self.freedom / 2
+        # a side without models divides by 0, and is not defined
         with np.errstate(divide="ignore", invalid="ignore"):
-            half, finite = self.freedom / 2, np.isfinite(self.freedom)
-            shift = np.where(finite, digamma(half) - np.log(half), 0.0)
+            shift = digamma(half) - np.log(
+                half
+            )  # of the mean log of a scaled inverse χ²
+            shift = np.where(np.isfinite(half), shift, 0.0)
             mean = 0.5 * (shift - np.log(self.scale) - square - 1 / self.count)
-            variance = polygamma(1, half) / 4 + (square**2 / 2 - square) / self.freedom
-            variance += square / self.count + 0.5 / self.count**2
+            of_variance = (
+                polygamma(1, half) / 4 + (square**2 / 2 - square) / self.freedom
+            )
+            of_mean = square / self.count + 0.5 / self.count**2
+            variance = of_variance + of_mean
         return np.asarray(mean), np.asarray(variance)
 
 
@@ -157,22 +169,24 @@ class Densities:
     def fit(cls, inside: Side, outside: Side, variance: str) -> Densities:
         """Fit both sides; `check_sides` has seen `variance`."""
         squares = inside.squares.sum() + outside.squares.sum()
-        within = squares / (inside.count.sum() + outside.count.sum())
+        pooled = squares / (inside.count.sum() + outside.count.sum())
         largest = max(np.abs(inside.mean).max(), np.abs(outside.mean).max(), 1e-100)
-        rounding = (
-            float(np.finfo(np.float32).eps) * largest
-        ) ** 2  # float32 would be 0 here
-        least = float(max(FLOOR * within, rounding))
+        # a Python float, because the square of a float32 would be 0 here
+        resolution = float(np.finfo(np.float32).eps) * largest
+        least = float(max(FLOOR * pooled, resolution**2))
         # a single gap has no variance of its own
         fewest = 2 if variance == "per-sample" else 1
         defined = np.minimum(inside.count, outside.count) >= fewest
-        one, other = (Density.fit(side, variance, least) for side in (inside, outside))
-        return cls(one, other, defined)
+        return cls(
+            Density.fit(inside, variance, least),
+            Density.fit(outside, variance, least),
+            defined,
+        )
 
     def ratio(self, gaps: Floats) -> Floats:
         """Return the log-LiRA of each sample's gap, NaN where it is not defined."""
-        found = self.inside.log_of(gaps) - self.outside.log_of(gaps)
-        return np.where(self.defined, found, np.nan)
+        ratio = self.inside.log_of(gaps) - self.outside.log_of(gaps)
+        return np.where(self.defined, ratio, np.nan)
 
     def errors(self, target: Floats) -> Floats:
         """Return the standard error of `ratio(target)`, NaN where that is not defined.
@@ -180,17 +194,17 @@ class Densities:
         It is the root mean square distance of `ratio` from what the true means and variances
         would give, which have the posterior that each side's gaps say.
         """
-        (one, one_variance), (other, other_variance) = (
-            side.log_known(target) for side in (self.inside, self.outside)
-        )
-        distance = one - other - self.ratio(target)
-        return np.asarray(np.sqrt(one_variance + other_variance + distance**2))
+        inside, variance_inside = self.inside.log_posterior(target)
+        outside, variance_outside = self.outside.log_posterior(target)
+        distance = inside - outside - self.ratio(target)
+        return np.asarray(np.sqrt(variance_inside + variance_outside + distance**2))
 
 
-def check_sides(found: GapMoments, variance: str) -> None:
+def check_sides(sides: GapMoments, variance: str) -> None:
     """Raise if the variance is unknown or no sample has two models on a side; warn of few."""
     check_variance(variance)
-    inside, outside = found.inside.count, found.outside.count
+    inside = sides.inside.count
+    outside = sides.outside.count
     fewest = np.minimum(inside, outside)
     few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
     if fewest.max() >= 2:
@@ -242,19 +256,22 @@ def excess_kurtosis(
     2.1
     """
     gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    found = moments(gaps, members, "shadow_gaps")
-    values = []
-    for side, present in ((found.inside, members), (found.outside, ~members)):
+    sides = moments(gaps, members, "shadow_gaps")
+    of_sides = []
+    for side, present in ((sides.inside, members), (sides.outside, ~members)):
         away = np.where(present, gaps - side.mean, 0.0)
         fourth = (away**4).sum(axis=0)
-        usable = (side.count >= FEWEST_GAPS) & (side.squares > 0) & ~found.coinciding
-        n, squares = side.count[usable], side.squares[usable]
-        plain = n * fourth[usable] / squares**2 - 3
-        values.append((n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * plain + 6))
-    every = np.concatenate(values)
+        varies = (side.squares > 0) & ~sides.coinciding
+        usable = varies & (side.count >= FEWEST_GAPS)
+        n = side.count[usable]
+        plain = n * fourth[usable] / side.squares[usable] ** 2 - 3
+        unbiased = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * plain + 6)
+        of_sides.append(unbiased)
+    every = np.concatenate(of_sides)
     if len(every) < _FEWEST_KURTOSES:
         return np.nan, np.nan
-    return float(every.mean()), float(every.std(ddof=1) / np.sqrt(len(every)))
+    error = every.std(ddof=1) / np.sqrt(len(every))
+    return float(every.mean()), float(error)
 
 
 def note_on_shape(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> Note | None:

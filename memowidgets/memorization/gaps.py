@@ -17,14 +17,13 @@ Mask = NDArray[np.bool_]
 
 _BLOCK = 2**18  # gaps per step; they fit in a core's cache
 _MANY = 2**24  # from this many gaps on, sums use float32 where gaps do, to save time
-# deviations whose squares neither underflow nor overflow
-_SAFE_IN_FLOAT32 = (
-    1e-12,
-    1e12,
-)
+# deviations between which squares neither underflow nor overflow
+_LEAST_IN_FLOAT32 = 1e-12
+_MOST_IN_FLOAT32 = 1e12
 _WIDEST = 1e100  # float64 holds squares of smaller differences
+_FEWEST_TO_AGREE = 50  # samples
 # as models of one task: `tests/memorization/test_gaps.py` and the recordings have more
-_FEWEST_TO_AGREE, _LEAST_AGREEMENT = 50, 0.2
+_LEAST_AGREEMENT = 0.2
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,17 @@ class Side:
     mean: Floats
     squares: Floats
 
+    def only(self, samples: NDArray[np.int64]) -> Side:
+        """Return this side of some samples."""
+        return Side(self.count[samples], self.mean[samples], self.squares[samples])
+
     def without(self, gaps: Floats, present: Mask) -> Side:
         """Return this side without one model's `gaps` where that model is `present`."""
         count = self.count - present
+        divisor = np.maximum(count, 1)
         deviation = np.where(present, gaps - self.mean, 0.0)
-        mean = self.mean - deviation / np.maximum(count, 1)
-        squares = self.squares - deviation**2 * self.count / np.maximum(count, 1)
+        mean = self.mean - deviation / divisor
+        squares = self.squares - deviation**2 * self.count / divisor
         return Side(
             count,
             np.where(count > 0, mean, 0.0),
@@ -96,15 +100,11 @@ def checked_models(
             f"{table.shape} and {mask.shape}"
         )
     # the models and the samples, where pandas names them
-    for axis in (
-        "index",
-        "columns",
-    ):
-        both = {
-            name: getattr(gaps, axis, None),
-            "the member mask": getattr(members, axis, None),
-        }
-        check_same_order(**{f"{one}.{axis}": names for one, names in both.items()})
+    for axis in ("index", "columns"):
+        of_gaps = getattr(gaps, axis, None)
+        of_mask = getattr(members, axis, None)
+        names = {f"{name}.{axis}": of_gaps, f"the member mask.{axis}": of_mask}
+        check_same_order(**names)
     return table, mask
 
 
@@ -138,20 +138,21 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> GapMoments:
     for start in range(0, gaps.shape[1], width):
         columns = slice(start, start + width)
         block = gaps[:, columns]
-        low, high = (of(block, axis=0).astype(np.float64) for of in (np.min, np.max))
+        low = block.min(axis=0).astype(np.float64)
+        high = block.max(axis=0).astype(np.float64)
         widest = float((high - low).max())
         if not np.isfinite(widest):
             check_finite(gaps, name, row="model")
         check_width(widest, name)
-        safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
-        precision = np.float32 if safe and block.dtype == np.float32 else np.float64
-        resolution = (
-            8 * np.finfo(np.float32).eps * np.maximum(np.abs(low), np.abs(high))
-        )
-        sides = _of_sides(block.astype(precision), members[:, columns])
-        parts.append((*sides, high - low <= resolution))
+        is_safe = _LEAST_IN_FLOAT32 < widest < _MOST_IN_FLOAT32
+        saves_time = gaps.size >= _MANY and block.dtype == np.float32
+        precision = np.float32 if is_safe and saves_time else np.float64
+        inside, outside = _of_sides(block.astype(precision), members[:, columns])
+        largest = np.maximum(np.abs(low), np.abs(high))
+        equal = high - low <= 8 * np.finfo(np.float32).eps * largest
+        parts.append((inside, outside, equal))
     inside, outside, equal = (
-        np.concatenate(of, axis=-1) for of in zip(*parts, strict=True)
+        np.concatenate(of_parts, axis=-1) for of_parts in zip(*parts, strict=True)
     )
     return GapMoments(Side(*inside), Side(*outside), equal)
 
@@ -175,12 +176,10 @@ def _of_sides(block: Any, members: Mask) -> tuple[Floats, Floats]:
     np.square(block, out=block)
     squares_in = np.einsum("ij,ij->j", block, weights)
     squares_out = np.maximum(block.sum(axis=0) - squares_in, 0)
-    inside = np.array(
-        [count_in, np.where(count_in > 0, origin + mean_in, 0.0), squares_in]
-    )
-    outside = np.array(
-        [count_out, np.where(count_out > 0, origin + mean_out, 0.0), squares_out]
-    )
+    mean_in = np.where(count_in > 0, origin + mean_in, 0.0)
+    mean_out = np.where(count_out > 0, origin + mean_out, 0.0)
+    inside = np.array([count_in, mean_in, squares_in])
+    outside = np.array([count_out, mean_out, squares_out])
     return inside, outside
 
 

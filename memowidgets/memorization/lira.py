@@ -12,7 +12,6 @@ from memowidgets.memorization.densities import Densities, check_sides
 from memowidgets.memorization.gaps import (
     Floats,
     Mask,
-    Side,
     Table,
     check_width,
     checked_mask,
@@ -21,9 +20,8 @@ from memowidgets.memorization.gaps import (
 )
 from memowidgets.memorization.posterior import probability_memorized
 
-_FEWEST_TO_COUNT = (
-    9  # models on each side: eight are left where one of them is the target
-)
+# models on each side: eight are left where one of them is the target
+_FEWEST_TO_COUNT = 9
 _ENOUGH_TO_TELL = 3  # this many samples with exactly equal gaps are not a coincidence
 
 
@@ -102,15 +100,16 @@ def log_lira(
     array([4.8, 0.2])
     """
     gaps, members, target = _read_gaps(shadow_gaps, shadow_members, target_gaps)
-    found = moments(gaps, members, "shadow_gaps")
-    check_sides(found, variance)
-    equal = found.coinciding
-    if not equal.all():
+    sides = moments(gaps, members, "shadow_gaps")
+    check_sides(sides, variance)
+    if not sides.coinciding.all():
         _refuse_target(gaps, target)
-    fits = Densities.fit(found.inside, found.outside, variance)
-    equal = equal & fits.defined
+    fits = Densities.fit(sides.inside, sides.outside, variance)
+    equal = sides.coinciding & fits.defined
     ratio = np.where(equal, 0.0, fits.ratio(target))
-    return (ratio, np.where(equal, 0.0, fits.errors(target))) if return_std else ratio
+    if not return_std:
+        return ratio
+    return ratio, np.where(equal, 0.0, fits.errors(target))
 
 
 def _read_gaps(
@@ -121,10 +120,8 @@ def _read_gaps(
 ) -> tuple[Table, Mask, Floats]:
     """Return gaps and members of the shadow models, and the target's gaps, or raise."""
     gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    target, n = (
-        real_numbers(target_gaps, "target_gaps").astype(np.float64),
-        gaps.shape[1],
-    )
+    target = real_numbers(target_gaps, "target_gaps").astype(np.float64)
+    n = gaps.shape[1]
     if target.shape != (n,):
         raise ValueError(
             f"target_gaps must hold one gap for each of the {n} samples, but has shape "
@@ -198,13 +195,15 @@ def attack_success_rate(
     array([1.  , 0.45])
     """
     table, mask = checked_models(gaps, members)
-    found = moments(table, mask)
-    check_sides(found, variance)
-    right, attacked = np.zeros(table.shape[1]), np.ones(table.shape[1], dtype=np.bool_)
+    sides = moments(table, mask)
+    check_sides(sides, variance)
+    n = table.shape[1]
+    right = np.zeros(n)
+    attacked = np.ones(n, dtype=np.bool_)
     for row, member in zip(table, mask, strict=True):
         own = row.astype(np.float64)
-        inside = found.inside.without(own, member)
-        outside = found.outside.without(own, ~member)
+        inside = sides.inside.without(own, member)
+        outside = sides.outside.without(own, ~member)
         fits = Densities.fit(inside, outside, variance)
         attacked &= fits.defined
         right += (fits.ratio(own) > 0) == member
@@ -251,10 +250,10 @@ def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:
     >>> counterfactual(gaps, members)
     array([ 2., -1.])
     """
-    found = moments(*checked_models(gaps, members))
-    inside, outside = found.inside, found.outside
-    defined = (inside.count > 0) & (outside.count > 0)
-    return np.where(defined, inside.mean - outside.mean, np.nan)
+    table, mask = checked_models(gaps, members)
+    sides = moments(table, mask)
+    defined = np.minimum(sides.inside.count, sides.outside.count) > 0
+    return np.where(defined, sides.inside.mean - sides.outside.mean, np.nan)
 
 
 def rmia(
@@ -317,12 +316,12 @@ def rmia(
         shadow_gaps, shadow_members, target_gaps, population=population
     )
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
-    means = moments(np.exp(_log_likelihood(table.astype(np.float64))), mask)
-    general = 0.5 * (means.inside.mean + means.outside.mean)
-    relative = _log_likelihood(target) - np.log(
-        np.maximum(general, np.finfo(np.float64).tiny)
-    )
-    relative[(means.inside.count == 0) | (means.outside.count == 0)] = np.nan
+    likelihoods = np.exp(_log_likelihood(table.astype(np.float64)))
+    sides = moments(likelihoods, mask)
+    general = 0.5 * (sides.inside.mean + sides.outside.mean)
+    log_general = np.log(np.maximum(general, np.finfo(np.float64).tiny))
+    relative = _log_likelihood(target) - log_general
+    relative[np.minimum(sides.inside.count, sides.outside.count) == 0] = np.nan
     chosen = ~np.isnan(relative)
     if population is not None:
         among = checked_mask(population, "population")
@@ -337,7 +336,8 @@ def rmia(
             f"the population holds {chosen.sum()} samples with a general likelihood; it needs "
             "two or more"
         )
-    others, margin = np.sort(relative[chosen]), float(np.log(gamma))
+    others = np.sort(relative[chosen])
+    margin = float(np.log(gamma))
     beaten = np.searchsorted(others, relative - margin, side="right").astype(np.float64)
     if margin <= 0:  # a sample is never compared with itself
         beaten -= chosen
@@ -417,32 +417,28 @@ def support(gaps: ArrayLike, members: ArrayLike, eta: float = 4.0) -> Support:
     """
     real_number("eta", eta)
     table, mask = checked_models(gaps, members)
-    found = moments(table, mask)
-    equal = found.coinciding
-    enough = np.minimum(found.inside.count, found.outside.count) >= _FEWEST_TO_COUNT
-    values, errors = np.full((2, *table.shape), np.nan)
+    sides = moments(table, mask)
+    enough = np.minimum(sides.inside.count, sides.outside.count) >= _FEWEST_TO_COUNT
+    values = np.full(table.shape, np.nan)
+    errors = np.full(table.shape, np.nan)
     for model, (row, member) in enumerate(zip(table, mask, strict=True)):
-        own = np.flatnonzero(member & enough)
-        if not len(own):
+        if not (member & enough).any():
             continue
         # the priors of the variances are fitted to all that the model trained on
-        trained = np.flatnonzero(member)
-        inside, outside = (
-            Side(side.count[trained], side.mean[trained], side.squares[trained])
-            for side in (found.inside, found.outside)
-        )
-        target = row[trained].astype(np.float64)
-        others = inside.without(target, member[trained])
-        fits = Densities.fit(others, outside, "shrunk")
-        values[model, trained] = np.where(equal[trained], 0.0, fits.ratio(target))
-        errors[model, trained] = np.where(equal[trained], 0.0, fits.errors(target))
+        own = np.flatnonzero(member)
+        equal = sides.coinciding[own]
+        target = row[own].astype(np.float64)
+        inside = sides.inside.only(own).without(target, member[own])
+        fits = Densities.fit(inside, sides.outside.only(own), "shrunk")
+        values[model, own] = np.where(equal, 0.0, fits.ratio(target))
+        errors[model, own] = np.where(equal, 0.0, fits.errors(target))
     values[:, ~enough] = np.nan
     over = values >= eta
-    none = np.isnan(values).all(axis=1)
-    said = probability_memorized(values, errors, eta)
+    probability = probability_memorized(values, errors, eta)
+    nothing = np.isnan(values).all(axis=1)
     return Support(
-        np.where(enough, over.sum(axis=0), np.nan),
-        found.inside.count.astype(np.int64),
-        np.where(none, np.nan, over.sum(axis=1)),
-        np.where(none, np.nan, np.nansum(said, axis=1)),
+        memorized=np.where(enough, over.sum(axis=0), np.nan),
+        models=sides.inside.count.astype(np.int64),
+        per_model=np.where(nothing, np.nan, over.sum(axis=1)),
+        truly_per_model=np.where(nothing, np.nan, np.nansum(probability, axis=1)),
     )

@@ -16,16 +16,14 @@ Ints = NDArray[np.int64]
 
 _TRUE_VALUES = 200  # grid points of the prior
 _OBSERVED = 600  # bins of observed values; bounds the work for many samples
-_SMALLEST = (
-    50  # samples in the group with the lowest scores; each next one has twice as many
-)
+# samples in the group with the lowest scores; each next one has twice as many
+_SMALLEST = 50
 _STEPS_IN_A_GROUP = 10
 _STEPS = 30  # EM steps; stopping early keeps the prior smooth
 _BANDWIDTH = 0.5  # in arsinh(log-LiRA), so half of a large value
 _FREEDOM = 3.0  # degrees of freedom of Student's t: log-LiRA's noise has long tails
-_SCALE = (
-    0.8  # of Student's t, relative to the standard errors around a value: see Notes
-)
+# of Student's t, relative to the standard errors around a value: see Notes
+_SCALE = 0.8
 _LEAST_ERROR = 1e-3  # relative to the typical error
 _REDRAWN = 16  # times that labels are drawn from the mixture
 
@@ -91,8 +89,8 @@ def probability_memorized(
     >>> round(probability.sum()), bool(probability[:970].max() < 0.01)
     (28, True)
     """
-    known = _Known.of(log_lira, errors, score)
-    return known.probability(real_number("eta", eta))
+    observed = _Observed.of(log_lira, errors, score)
+    return observed.probability(real_number("eta", eta))
 
 
 def redrawn_truths(
@@ -126,16 +124,18 @@ def redrawn_truths(
     >>> len(drawn), round(np.mean([truth.sum() for truth, _ in drawn]))
     (16, 28)
     """
-    known, eta = _Known.of(log_lira, errors, score), real_number("eta", eta)
-    rng, found = np.random.default_rng(0), []
+    observed = _Observed.of(log_lira, errors, score)
+    eta = real_number("eta", eta)
+    rng = np.random.default_rng(0)
+    draws = []
     for _ in range(_REDRAWN):
-        true, again = known.redrawn(rng)
-        found.append((true >= eta, again.probability(eta)))
-    return found
+        true, observed_then = observed.redrawn(rng)
+        draws.append((true >= eta, observed_then.probability(eta)))
+    return draws
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
+class _Observed:
     """Values with errors, and the mixture behind those that are in doubt.
 
     Attributes
@@ -155,12 +155,10 @@ class _Known:
     @classmethod
     def of(
         cls, log_lira: ArrayLike, errors: ArrayLike, score: ArrayLike | None
-    ) -> _Known:
+    ) -> _Observed:
         """Check all three, and fit the mixture."""
-        given = {"log_lira": log_lira, "errors": errors}
-        values, spread = (
-            real_numbers(one, name).astype(np.float64) for name, one in given.items()
-        )
+        values = real_numbers(log_lira, "log_lira").astype(np.float64)
+        spread = real_numbers(errors, "errors").astype(np.float64)
         if values.shape != spread.shape:
             raise ValueError(
                 "log_lira and errors must have the same shape, but have "
@@ -169,11 +167,8 @@ class _Known:
         if (spread < 0).any():
             raise ValueError("errors must be 0 or more")
         for name, one in (("log_lira", values), ("errors", spread)):
-            check_finite(
-                np.where(np.isnan(one), 0.0, one),
-                name,
-                "NaN stands for a missing value",
-            )
+            there = np.where(np.isnan(one), 0.0, one)
+            check_finite(there, name, "NaN stands for a missing value")
         groups = _groups(score, values.shape)
         values = np.where(np.isnan(spread), np.nan, values)
         doubtful: Mask = ~np.isnan(values) & (spread > 0)
@@ -186,12 +181,12 @@ class _Known:
     def probability(self, eta: float) -> Floats:
         """Return the probability of a true value of at least η; NaN where nothing is known."""
         sure = (self.values >= eta).astype(np.float64)
-        found = np.where(np.isnan(self.values), np.nan, sure)
+        probability = np.where(np.isnan(self.values), np.nan, sure)
         if self.mixture is not None:
-            found[self.doubtful] = self.mixture.probability(eta)
-        return found
+            probability[self.doubtful] = self.mixture.probability(eta)
+        return probability
 
-    def redrawn(self, rng: np.random.Generator) -> tuple[Floats, _Known]:
+    def redrawn(self, rng: np.random.Generator) -> tuple[Floats, _Observed]:
         """Return true values that are drawn, and what would be known of them."""
         true = self.values.copy()
         if self.mixture is None:
@@ -233,9 +228,9 @@ class _Noise:
         squares = np.bincount(bins, errors**2, minlength=_OBSERVED).astype(np.float64)
         spread = _smooth_errors(grid, centres, counts, squares) * _SCALE
         distance = (np.sinh(centres)[:, None] - np.sinh(grid)) / spread
-        log_density = -(_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM) - np.log(
-            spread
-        )
+        log_density = -(_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM)
+        log_density = log_density - np.log(spread)
+        # the largest of a bin is 1, so that none underflows
         likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
         return cls(edges, grid, spread, likelihood)
 
@@ -276,35 +271,36 @@ class _Mixture:
         if len(priors) > 1:
             for group in np.unique(groups):
                 counts = np.bincount(bins[groups == group], minlength=_OBSERVED)
-                priors[group] = _prior(
-                    noise.likelihood, counts, shared, _STEPS_IN_A_GROUP
-                )
+                steps = _STEPS_IN_A_GROUP
+                priors[group] = _prior(noise.likelihood, counts, shared, steps)
         return cls(noise, heights, bins, groups, priors)
 
     def probability(self, eta: float) -> Floats:
         """Return the probability of a true value of at least η; it rises in each group."""
-        high, found = np.sinh(self.noise.grid) >= eta, np.empty(len(self.heights))
+        probability = np.empty(len(self.heights))
+        high = np.sinh(self.noise.grid) >= eta
         centres = _centres(self.noise.edges)
         for group in np.unique(self.groups):
             rows = self.groups == group
             counts = np.bincount(self.bins[rows], minlength=_OBSERVED)
             some = counts > 0
             weights = self.noise.likelihood[some] * self.priors[group]
-            above, below = weights[:, high].sum(axis=1), weights[:, ~high].sum(axis=1)
-            rising = isotonic_regression(
-                above / (above + below), weights=counts[some]
-            ).x
-            found[rows] = np.interp(self.heights[rows], centres[some], rising)
-        return found
+            above = weights[:, high].sum(axis=1)
+            below = weights[:, ~high].sum(axis=1)
+            share = above / (above + below)
+            rising = isotonic_regression(share, weights=counts[some]).x
+            probability[rows] = np.interp(self.heights[rows], centres[some], rising)
+        return probability
 
     def redrawn(self, rng: np.random.Generator) -> tuple[Floats, _Mixture]:
         """Return true values that are drawn, and the mixture that would be fitted to them."""
         up_to = np.cumsum(self.priors, axis=1)
         up_to /= up_to[:, -1:]
-        drawn, places = rng.random(len(self.heights)), np.empty_like(self.bins)
+        uniform = rng.random(len(self.heights))
+        places = np.empty_like(self.bins)
         for group in np.unique(self.groups):
             rows = self.groups == group
-            places[rows] = np.searchsorted(up_to[group], drawn[rows], side="right")
+            places[rows] = np.searchsorted(up_to[group], uniform[rows], side="right")
         true = np.sinh(self.noise.grid[places])
         noise = self.noise.spread[places] * rng.standard_t(_FREEDOM, len(true))
         return true, _Mixture.fit(self.noise, true + noise, self.groups)
@@ -321,36 +317,41 @@ def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> Ints:
     """
     if score is None:
         return np.zeros(shape, dtype=np.int64)
-    given = real_numbers(score, "score").astype(np.float64)
-    if given.shape != shape or not np.isfinite(given).all():
+    scores = real_numbers(score, "score").astype(np.float64)
+    if scores.shape != shape or not np.isfinite(scores).all():
         raise ValueError("score must hold one finite number for each sample")
-    starts, size = [0], _SMALLEST
-    while starts[-1] + 2 * size <= given.size:  # what is left is no smaller
+    starts = [0]
+    size = _SMALLEST
+    while starts[-1] + 2 * size <= scores.size:  # what is left is no smaller
         starts.append(starts[-1] + size)
         size *= 2
-    _, value, equal = np.unique(given, return_inverse=True, return_counts=True)
-    below = (np.cumsum(equal) - (equal + 1) / 2)[value]  # ties share their mean rank
-    return np.searchsorted(starts, below, side="right") - 1
+    _, value, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    mean_rank = np.cumsum(counts) - (counts + 1) / 2  # of equal scores, from 0
+    return np.searchsorted(starts, mean_rank[value], side="right") - 1
 
 
 def _prior(
     likelihood: Floats, counts: NDArray[Any], start: Floats, steps: int
 ) -> Floats:
     """Return the distribution of true values behind the counts of the bins, by EM from a start."""
-    some, found = counts > 0, start
-    likelihood, observed = likelihood[some], counts[some] / counts.sum()
+    some = counts > 0
+    seen = likelihood[some]
+    shares = counts[some] / counts.sum()
+    prior = start
     for _ in range(steps):
-        found = found * (likelihood.T @ (observed / (likelihood @ found)))
-    return found
+        surprise = shares / (seen @ prior)
+        prior = prior * (seen.T @ surprise)
+    return prior
 
 
 def _smooth_errors(
     at: Floats, centres: Floats, counts: NDArray[Any], squares: Floats
 ) -> Floats:
     """Return the root mean square of the errors of the samples near each height."""
-    distance = (at[:, None] - centres[counts > 0]) / _BANDWIDTH
-    near = -0.5 * distance**2
-    near = np.exp(near - near.max(axis=1, keepdims=True))
-    mean = (near @ squares[counts > 0]) / (near @ counts[counts > 0])
+    some = counts > 0
+    distance = (at[:, None] - centres[some]) / _BANDWIDTH
+    log_weight = -0.5 * distance**2
+    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+    mean = (weight @ squares[some]) / (weight @ counts[some])
     typical = squares.sum() / counts.sum()
     return np.asarray(np.sqrt(np.maximum(mean, _LEAST_ERROR**2 * typical)))

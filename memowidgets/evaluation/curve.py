@@ -42,24 +42,17 @@ from memowidgets.evaluation.intervals import (
 from memowidgets.vocabulary import Note, estimate, memorised, percent, truly, verb
 
 ONE_BELOW = -1.0  # robust deviation from the median of the class: the rule by class
-OPENING_SHARE = (
-    0.05  # of the samples, flagged at first where a score has no threshold of its own
-)
+# of the samples, flagged at first where a score has no threshold of its own
+OPENING_SHARE = 0.05
 _ROUNDING = 1e-6  # relative to the median; float32 rounds to a sixteenth of it
 _GAUSSIAN = 1.4826  # standard deviation of a Gaussian, in median absolute deviations
 FEW_POSITIVES = 20
 ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
-FOR_A_JUDGEMENT = (
-    64  # shadow models; with fewer, the AUC for the true labels comes first
-)
+# shadow models; with fewer, the AUC for the true labels comes first
+FOR_A_JUDGEMENT = 64
 FOR_A_TEST = 16  # shadow models; with fewer, the worse of two scores often looks better
 # keys of notes on both scores
-_SHARED = (
-    "few memorised",
-    "few others",
-    "groups",
-    "few models",
-)
+_SHARED = ("few memorised", "few others", "groups", "few models")
 _FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
 _SLACK = 1e-12  # tolerance of a share: 0.7 / 100 is below 7 / 1000
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
@@ -115,8 +108,9 @@ def class_spread(scores: Floats, labels: ArrayLike) -> tuple[Floats, Floats]:
         return pd.Series(of).groupby(classes).transform("median").to_numpy(np.float64)
 
     middle = medians(scores)
+    absolute = medians(np.abs(scores - middle))
     rounding = _ROUNDING * np.where(middle == 0, 1.0, np.abs(middle))
-    return middle, _GAUSSIAN * np.maximum(medians(np.abs(scores - middle)), rounding)
+    return middle, _GAUSSIAN * np.maximum(absolute, rounding)
 
 
 def below_class(scores: ArrayLike, labels: ArrayLike) -> Mask:
@@ -267,16 +261,17 @@ class Comparison:
     @property
     def differences(self) -> dict[str, tuple[float, Interval]]:
         """Each difference with its interval, by the name of the AUCs; in the order of `areas`."""
+        given = self.difference, self.interval
         true = self.true_difference, self.true_interval
-        return _in_order((self.difference, self.interval), true, self.n_shadows)
+        return _in_order(given, true, self.n_shadows)
 
     def __repr__(self) -> str:
-        said = ", ".join(
+        differences = ", ".join(
             f"difference of {name} {estimate(*of)}"
             for name, of in self.differences.items()
         )
         test = "" if self.p_value is None else f", p = {self.p_value:.2g}"
-        head = f"Comparison: {said}{test}"
+        head = f"Comparison: {differences}{test}"
         return "\n".join([head, *(f"  note: {text}" for text in self.warnings)])
 
 
@@ -348,7 +343,8 @@ class Evaluation:
     ) -> Evaluation:
         """Compare scores with a truth of both kinds, where each row is a sample of its own."""
         above, below = _placements(rising, memorized)
-        auc, counts = float(above.mean()), (len(above), len(below))
+        auc = float(above.mean())
+        counts = len(above), len(below)
         interval = of_area(auc, *counts, _error(above, below))
         notes = _notes_on_few(*counts, positives)
         return cls(scores, memorized, rising, auc, interval, notes, positives=positives)
@@ -387,8 +383,9 @@ class Evaluation:
 
         That for the true labels comes first where the labels are from fewer than 64 shadow models.
         """
+        given = self.auc, self.auc_interval
         true = self.true_auc, self.true_auc_interval
-        return _in_order((self.auc, self.auc_interval), true, self.n_shadows)
+        return _in_order(given, true, self.n_shadows)
 
     @property
     def areas_in_words(self) -> str:
@@ -413,8 +410,11 @@ class Evaluation:
             counts = self.rising.total(kind)
             return np.append(0.0, np.cumsum(counts) / counts.sum())
 
-        shares = {"fpr": up_to(~self.memorized), "tpr": up_to(self.memorized)}
-        return {**shares, "tau": np.append(-np.inf, self.rising.values)}
+        return {
+            "fpr": up_to(~self.memorized),
+            "tpr": up_to(self.memorized),
+            "tau": np.append(-np.inf, self.rising.values),
+        }
 
     def at(self, tau: float) -> OperatingPoint:
         """Return counts and rates if every sample with a score of at most `tau` is flagged.
@@ -435,28 +435,26 @@ class Evaluation:
             If `tau` is not a number.
         """
         tau = real_number("tau", tau)
-        flagged, truth = self.scores <= tau, self.memorized
-        n, n_memorized, n_flagged = (
-            self.n,
-            self.n_memorized,
-            int(np.count_nonzero(flagged)),
-        )
-        found = int(np.count_nonzero(flagged & truth))
-        others = n_flagged - found
+        flagged = self.scores <= tau
+        truth = self.memorized
+        n_flagged = int(np.count_nonzero(flagged))
+        both = int(np.count_nonzero(flagged & truth))
+        flagged_only = n_flagged - both
+        n_others = self.n - self.n_memorized
         return OperatingPoint(
             tau=tau,
-            n=n,
+            n=self.n,
             flagged=n_flagged,
-            flagged_share=n_flagged / n,
-            found=found,
-            flagged_only=others,
-            missed=n_memorized - found,
-            left_alone=n - n_memorized - others,
-            tpr=found / n_memorized,
+            flagged_share=n_flagged / self.n,
+            found=both,
+            flagged_only=flagged_only,
+            missed=self.n_memorized - both,
+            left_alone=n_others - flagged_only,
+            tpr=both / self.n_memorized,
             tpr_interval=self._interval(flagged, truth),
-            fpr=others / (n - n_memorized),
+            fpr=flagged_only / n_others,
             fpr_interval=self._interval(flagged, ~truth),
-            precision=found / n_flagged if n_flagged else None,
+            precision=both / n_flagged if n_flagged else None,
             precision_interval=self._interval(truth, flagged) if n_flagged else None,
         )
 
@@ -464,8 +462,9 @@ class Evaluation:
         """Return the 95 % interval of the share of some rows that is counted."""
         if self.groups is not None:
             return self.groups.share(counted, among)
-        count, total = np.count_nonzero(counted & among), np.count_nonzero(among)
-        return clopper_pearson(int(count), int(total))
+        count = int(np.count_nonzero(counted & among))
+        total = int(np.count_nonzero(among))
+        return clopper_pearson(count, total)
 
     def threshold(self, rule: str) -> float:
         """Return the τ that a rule picks on these samples.
@@ -504,39 +503,40 @@ class Evaluation:
         """Return this evaluation with `more` warnings, which concern all of it, first."""
         return replace(self, warnings=(*more, *self.warnings))
 
-    def with_truly(self, known: Truly) -> Evaluation:
+    def with_truly(self, truth: Truly) -> Evaluation:
         """Return this evaluation with how many of its positives truly are, and a note about it."""
         note = Note(
             "truly",
-            f"{memorised(self.n_memorized, known.expected)}: log-LiRA from {known.n_shadows} "
+            f"{memorised(self.n_memorized, truth.expected)}: log-LiRA from {truth.n_shadows} "
             "shadow models has errors",
             memorized=self.n_memorized,
-            truly=known.expected,
-            n_shadows=known.n_shadows,
+            truly=truth.expected,
+            n_shadows=truth.n_shadows,
         )
         return replace(
             self,
             warnings=(*self.warnings, note),
-            n_truly=known.expected,
-            n_shadows=known.n_shadows,
-            calibrated=known.calibrated,
-            find_bias=known.find_bias,
+            n_truly=truth.expected,
+            n_shadows=truth.n_shadows,
+            calibrated=truth.calibrated,
+            find_bias=truth.find_bias,
         )
 
-    def _counted(self, of: str) -> str:
-        known = "" if self.n_truly is None else f", {truly(self.n_truly)}"
-        return f"{self.n_memorized} of {self.n}{of}{known}"
+    def _count(self, of: str) -> str:
+        """Return how many of how many are positive, and how many of these truly."""
+        rest = "" if self.n_truly is None else f", {truly(self.n_truly)}"
+        return f"{self.n_memorized} of {self.n}{of}{rest}"
 
     def __repr__(self) -> str:
         rows = "samples" if self.groups is None else "rows"
-        counted = self._counted(f" {rows} {self.positives}")
-        head = f"Evaluation: {self.areas_in_words}; {counted}"
+        count = self._count(f" {rows} {self.positives}")
+        head = f"Evaluation: {self.areas_in_words}; {count}"
         return "\n".join([head, *(f"  note: {text}" for text in self.warnings)])
 
     def _repr_html_(self) -> str:
         rows = {
             **{f"{name} (95 %)": estimate(*of) for name, of in self.areas.items()},
-            html.escape(self.positives): self._counted(""),
+            html.escape(self.positives): self._count(""),
             "TPR at 1 % FPR": percent(self.tpr_at_fpr(0.01)),
             "TPR at 0.1 % FPR": percent(self.tpr_at_fpr(0.001)),
         }
@@ -544,7 +544,8 @@ class Evaluation:
             f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows.items()
         )
         notes = "".join(f"<li>{html.escape(text)}</li>" for text in self.warnings)
-        return f"<table>{cells}</table>" + (f"<ul>{notes}</ul>" if notes else "")
+        listing = f"<ul>{notes}</ul>" if notes else ""
+        return f"<table>{cells}</table>{listing}"
 
 
 def roc(
@@ -612,7 +613,8 @@ def roc(
     if models is not None and groups is None:
         raise ValueError("models= also needs groups=, the sample of each row")
     check_same_order(scores=scores, memorized=memorized)
-    values, truth = checked_scores(scores), to_numpy(memorized, "memorized")
+    values = checked_scores(scores)
+    truth = to_numpy(memorized, "memorized")
     if truth.dtype.kind not in "biufO" or not np.isin(truth, (0, 1)).all():
         raise TypeError(
             f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}"
@@ -628,48 +630,54 @@ def roc(
         raise ValueError(
             f"the AUC is undefined: {kind} {positives}, and it needs samples of both kinds"
         )
-    found = Evaluation.of(values, truth, SortedScores.of(values), positives)
+    evaluation = Evaluation.of(values, truth, SortedScores.of(values), positives)
     if groups is None:
-        return found
+        return evaluation
     rows = Groups.read(groups, len(values), models)
-    drawn = _notes_on_groups(rows, len(values), of_models=models is not None)
+    on_groups = _notes_on_groups(rows, len(values), of_models=models is not None)
+    n_distinct = rows.distinct(truth), rows.distinct(~truth)
     return replace(
-        found,
-        auc_interval=rows.area_interval(values, truth, found.auc),
-        warnings=(
-            *drawn,
-            *_notes_on_few(rows.distinct(truth), rows.distinct(~truth), positives),
-        ),
+        evaluation,
+        auc_interval=rows.area_interval(values, truth, evaluation.auc),
+        warnings=(*on_groups, *_notes_on_few(*n_distinct, positives)),
         groups=rows,
     )
 
 
 def _notes_on_few(n_memorized: int, n_others: int, positives: str) -> tuple[Note, ...]:
-    kinds = (
-        ("few memorised", n_memorized, positives),
-        ("few others", n_others, f"not {positives}"),
-    )
-    return tuple(
-        Note(
-            key,
-            f"only {n} {verb(n, 'sample is', 'samples are')} {of}: intervals are wide",
-            n=n,
-        )
-        for key, n, of in kinds
-        if n < FEW_POSITIVES
-    )
+    def note(key: str, n: int, kind: str) -> Note:
+        are = verb(n, "sample is", "samples are")
+        return Note(key, f"only {n} {are} {kind}: intervals are wide", n=n)
+
+    notes = []
+    if n_memorized < FEW_POSITIVES:
+        notes.append(note("few memorised", n_memorized, positives))
+    if n_others < FEW_POSITIVES:
+        notes.append(note("few others", n_others, f"not {positives}"))
+    return tuple(notes)
 
 
 def _notes_on_groups(rows: Groups, n: int, *, of_models: bool) -> tuple[Note, ...]:
-    of_n = f"{rows.n_models} {verb(rows.n_models, 'model', 'models')}"
-    of = f"{n} rows of {rows.count} samples{f' and {of_n}' if of_models else ''}"
+    models = f"{rows.n_models} {verb(rows.n_models, 'model', 'models')}"
+    and_models = f" and {models}" if of_models else ""
     by_model = " and by model" if rows.n_models > 1 else ""
-    said = f"{of}: intervals come from a bootstrap by sample{by_model}"
-    drawn = Note("groups", said, rows=n, samples=rows.count, models=rows.n_models)
+    bootstrap = Note(
+        "groups",
+        f"{n} rows of {rows.count} samples{and_models}: intervals come from a bootstrap by "
+        f"sample{by_model}",
+        rows=n,
+        samples=rows.count,
+        models=rows.n_models,
+    )
     if not of_models or rows.n_models >= ENOUGH_MODELS:
-        return (drawn,)
-    said = f"only {of_n}, and a claim needs {ENOUGH_MODELS}: intervals say little of how models"
-    return drawn, Note("few models", f"{said} differ", n=rows.n_models)
+        return (bootstrap,)
+    few = Note(
+        "few models",
+        f"only {models}, and a claim needs {ENOUGH_MODELS}: intervals say little of how models "
+        "differ",
+        n=rows.n_models,
+    )
+    return bootstrap, few
 
 
 def _placements(rising: SortedScores, memorized: Mask) -> tuple[Floats, Floats]:
@@ -677,9 +685,15 @@ def _placements(rising: SortedScores, memorized: Mask) -> tuple[Floats, Floats]:
 
     A tie counts ½. The mean of either share over the samples of its kind is the AUC.
     """
-    memorized_at = rising.total(memorized)
-    steps = memorized_at, rising.counts - memorized_at
-    positives, others = ((np.cumsum(step) - step / 2) / step.sum() for step in steps)
+
+    def share_below(counts: Floats) -> Floats:
+        """Return the share of a kind that scores below each value; half of those at it."""
+        below = np.cumsum(counts) - counts / 2
+        return np.asarray(below / counts.sum())
+
+    counts = rising.total(memorized)
+    positives = share_below(counts)
+    others = share_below(rising.counts - counts)
     return 1 - others[rising.rung[memorized]], positives[rising.rung[~memorized]]
 
 
@@ -749,10 +763,10 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         raise ValueError(
             "the two evaluations must be of the same samples with the same truth"
         )
-    ours, theirs = (
+    rows_a, rows_b = (
         np.empty(0) if one.groups is None else one.groups.rows for one in (a, b)
     )
-    if not np.array_equal(ours, theirs):
+    if not np.array_equal(rows_a, rows_b):
         raise ValueError(
             "the rows of the two evaluations are of different samples or models: pass the same "
             "groups= and models= to both"
@@ -763,20 +777,21 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         )
     difference = a.auc - b.auc
     interval, p_value = _of_groups(a, b, a.groups) if a.groups else _paired(a, b)
-    z = float(np.sign(difference)) * -float(ndtri(p_value / 2)) if difference else 0.0
+    deviate = -float(ndtri(p_value / 2))
+    z = float(np.sign(difference)) * deviate if difference else 0.0
     n_shadows = min(a.n_shadows, b.n_shadows)
     is_tested = not 0 < n_shadows < FOR_A_TEST
     notes = dict.fromkeys(
         note for note in (*a.warnings, *b.warnings) if note.key in _SHARED
     )
     return Comparison(
-        a.auc,
-        b.auc,
-        difference,
-        interval,
-        z if is_tested else None,
-        p_value if is_tested else None,
-        tuple(notes),
+        auc_a=a.auc,
+        auc_b=b.auc,
+        difference=difference,
+        interval=interval,
+        z=z if is_tested else None,
+        p_value=p_value if is_tested else None,
+        warnings=tuple(notes),
         n_shadows=n_shadows,
         **_for_true_labels(a.true_area, b.true_area),
     )
@@ -793,47 +808,56 @@ def _for_true_labels(a: TrueArea | None, b: TrueArea | None) -> dict[str, Any]:
 
 def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
     """Return the 95 % interval of the difference, and p."""
-    difference, aucs = a.auc - b.auc, (a.auc, b.auc)
-    placed = [_placements(one.rising, one.memorized) for one in (a, b)]
-    errors = [_error(*one) for one in placed]
-    error = _error(*(one - other for one, other in zip(*placed, strict=True)))
-    both = errors[0] * errors[1]
-    shared = errors[0] ** 2 + errors[1] ** 2 - error**2
-    correlation = min(max(shared / (2 * both), -1.0), 1.0) if both > 0 else 0.0
+    difference = a.auc - b.auc
+    above_a, below_a = _placements(a.rising, a.memorized)
+    above_b, below_b = _placements(b.rising, b.memorized)
+    error_a = _error(above_a, below_a)
+    error_b = _error(above_b, below_b)
+    error = _error(above_a - above_b, below_a - below_b)
+    product = error_a * error_b
+    # the variance of a difference is the sum of both less twice their covariance
+    covariance_twice = error_a**2 + error_b**2 - error**2
+    correlation = 0.0
+    if product > 0:
+        correlation = min(max(covariance_twice / (2 * product), -1.0), 1.0)
     counts = a.n_memorized, a.n - a.n_memorized
 
-    def at(z: float) -> Interval:
-        one, other = (
-            of_area(auc, *counts, error, z)
-            for auc, error in zip(aucs, errors, strict=True)
+    def interval(z: float) -> Interval:
+        each = (
+            of_area(a.auc, *counts, error_a, z),
+            of_area(b.auc, *counts, error_b, z),
         )
+        mover = of_difference((a.auc, b.auc), each, correlation)
         wald = difference - z * error, difference + z * error
-        return wider(wald, of_difference(aucs, (one, other), correlation))
+        return wider(wald, mover)
 
     if difference == 0:
-        return at(Z95), 1.0
+        return interval(Z95), 1.0
 
-    def left_out(z: float) -> float:
+    def distance_from_0(z: float) -> float:
         """Return how far the interval is from 0; negative if it holds 0."""
-        low, high = at(z)
+        low, high = interval(z)
         return low if difference > 0 else -high
 
-    z = brentq(left_out, 0.0, _FARTHEST) if left_out(_FARTHEST) < 0 else _FARTHEST
-    return at(Z95), float(2 * ndtr(-z))
+    z = _FARTHEST
+    if distance_from_0(_FARTHEST) < 0:
+        z = brentq(distance_from_0, 0.0, _FARTHEST)
+    return interval(Z95), float(2 * ndtr(-z))
 
 
 def _of_groups(a: Evaluation, b: Evaluation, groups: Groups) -> tuple[Interval, float]:
     """Return the 95 % interval of the difference, and p, for rows in groups."""
     difference = a.auc - b.auc
-    areas = [groups.areas(one.scores, one.memorized) for one in (a, b)]
-    drawn = max(float(np.nanstd(areas[0] - areas[1], ddof=1)), NO_ERROR)
-    each = [groups.without_each_model(one.scores, one.memorized) for one in (a, b)]
-    left_out = Jackknife.of(each[0] - each[1])
-    reach = max(Z95 * drawn, left_out.reach)
-    p_value = max(
-        2 * float(ndtr(-abs(difference) / drawn)), left_out.p_value(difference)
+    areas_a, areas_b = (groups.areas(one.scores, one.memorized) for one in (a, b))
+    error = max(float(np.nanstd(areas_a - areas_b, ddof=1)), NO_ERROR)
+    without_a, without_b = (
+        groups.without_each_model(one.scores, one.memorized) for one in (a, b)
     )
-    return (max(difference - reach, -1.0), min(difference + reach, 1.0)), p_value
+    jackknife = Jackknife.of(without_a - without_b)
+    reach = max(Z95 * error, jackknife.reach)
+    interval = max(difference - reach, -1.0), min(difference + reach, 1.0)
+    of_bootstrap = 2 * float(ndtr(-abs(difference) / error))
+    return interval, max(of_bootstrap, jackknife.p_value(difference))
 
 
 def _parse_rule(rule: str) -> tuple[str, float]:
@@ -841,9 +865,10 @@ def _parse_rule(rule: str) -> tuple[str, float]:
     if text == "youden":
         return "youden", 0.0
     number = r"(\d*\.?\d+(?:e[+-]?\d+)?)\s*(%?)"
-    found = re.fullmatch(rf"(?:(tpr)\s*>=|(fpr|flagged)\s*<=)\s*{number}", text)
-    if found:
-        bound = float(found[3]) / (100 if found[4] else 1)
+    match = re.fullmatch(rf"(?:(tpr)\s*>=|(fpr|flagged)\s*<=)\s*{number}", text)
+    if match:
+        at_least, at_most, digits, is_percentage = match.groups()
+        bound = float(digits) / (100 if is_percentage else 1)
         if bound <= 1:
-            return found[1] or found[2], bound
+            return at_least or at_most, bound
     raise ValueError(f"unknown rule {rule!r}; valid are {_RULES}")

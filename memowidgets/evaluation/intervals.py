@@ -28,10 +28,12 @@ Mask = NDArray[np.bool_]
 Z95 = 1.959963984540054
 _EDGE = 1e-13
 _ROUNDING = 1e-9  # relative; expected counts are sums of many numbers
-_RESAMPLES, _FEWEST = 1000, 200
+_RESAMPLES = 1000
+_FEWEST = 200  # resamples
 _NUMBERS = 20_000_000  # maximum size of the table of draws
-# of labels: most draws, most numbers in all of them, and most copies of a sample in one
-_LABELLINGS, _LABELS, _MOST_COPIES = 1000, 4_000_000, 6
+_LABELLINGS = 1000  # most draws of labels
+_LABELS = 4_000_000  # most labels in all draws
+_MOST_COPIES = 6  # of a sample in a draw
 _STEPS = 2000  # steps of the curve for the interval of the AUC
 _LIMITS = (0.025, 0.975)
 _AT_ONCE = 2**17  # numbers of the table of draws by rows
@@ -62,9 +64,9 @@ class SortedScores:
         """Sort scores, one for each sample, none of them NaN."""
         order = np.argsort(scores)
         rising = scores[order]
-        firsts = np.flatnonzero(
-            np.append(True, rising[1:] != rising[:-1])[: len(order)]
-        )
+        differs = rising[1:] != rising[:-1]
+        is_first = np.append(True, differs)[: len(order)]  # of no scores none is
+        firsts = np.flatnonzero(is_first)
         return cls(order, firsts, rising[firsts])
 
     @cached_property
@@ -95,11 +97,10 @@ class SortedScores:
         >>> scores.flagging(2), scores.flagging(3)
         (-0.2, 0.1)
         """
-        # distinct scores
-        most = int(np.searchsorted(np.cumsum(self.counts), n, side="right"))
-        return float(
-            self.values[most - 1] if most else np.nextafter(self.values[0], -np.inf)
-        )
+        n_values = int(np.searchsorted(np.cumsum(self.counts), n, side="right"))
+        if n_values == 0:
+            return float(np.nextafter(self.values[0], -np.inf))
+        return float(self.values[n_values - 1])
 
 
 def clopper_pearson(count: float, total: float) -> Interval:
@@ -176,9 +177,9 @@ def newcombe(
     inside = min(max(auc, _EDGE), 1 - _EDGE)  # at 0 and 1 no area differs from itself
     if outside(inside) >= 0:  # z is too small to reach another area
         return auc, auc
-    bounds = (0.0, inside), (inside, 1.0)
-    low, high = (float(brentq(outside, *each, xtol=_EDGE)) for each in bounds)
-    return low, high
+    low = brentq(outside, 0.0, inside, xtol=_EDGE)
+    high = brentq(outside, inside, 1.0, xtol=_EDGE)
+    return float(low), float(high)
 
 
 def of_area(
@@ -214,10 +215,11 @@ def of_area(
     score = newcombe(auc, n_positives, n_negatives, z)
     if not 0 < auc < 1 or not error > 0:
         return score
+    middle = logit(auc)
     reach = z * error / (auc * (1 - auc))
-    return wider(
-        score, (float(expit(logit(auc) - reach)), float(expit(logit(auc) + reach)))
-    )
+    low = float(expit(middle - reach))
+    high = float(expit(middle + reach))
+    return wider(score, (low, high))
 
 
 def of_difference(
@@ -250,15 +252,16 @@ def of_difference(
     >>> round(low, 3), round(high, 3)
     (0.008, 0.187)
     """
-    (a, b), ((low_a, high_a), (low_b, high_b)) = aucs, each
+    a, b = aucs
+    (low_a, high_a), (low_b, high_b) = each
 
     def reach(one: float, other: float) -> float:
-        return float(
-            np.sqrt(max(one**2 + other**2 - 2 * correlation * one * other, 0.0))
-        )
+        square = one**2 + other**2 - 2 * correlation * one * other
+        return float(np.sqrt(max(square, 0.0)))
 
     low = a - b - reach(a - low_a, high_b - b)
-    return max(low, -1.0), min(a - b + reach(high_a - a, b - low_b), 1.0)
+    high = a - b + reach(high_a - a, b - low_b)
+    return max(low, -1.0), min(high, 1.0)
 
 
 def wider(one: Interval, other: Interval) -> Interval:
@@ -299,11 +302,10 @@ class Groups:
         of_row, count = _number_names(groups, n, "groups")
         if count < 2:
             raise ValueError("all rows are of one group; an interval needs two or more")
-        return cls(
-            of_row,
-            count,
-            *_number_names(np.zeros(n) if models is None else models, n, "models"),
-        )
+        of_one = np.zeros(n)
+        names = of_one if models is None else models
+        model_of_row, n_models = _number_names(names, n, "models")
+        return cls(of_row, count, model_of_row, n_models)
 
     @property
     def rows(self) -> Ints:
@@ -333,15 +335,16 @@ class Groups:
         """
         if not among.any():
             return 0.0, 1.0
-        found, total = (self._totals(mask) for mask in (counted & among, among))
+        count = self._totals(counted & among)
+        total = self._totals(among)
         some = total > 0
-        interval = _limits(found[some] / total[some])
-        if min(self.distinct(among & counted), self.distinct(among & ~counted)) >= _FEW:
+        interval = _limits(count[some] / total[some])
+        fewest = min(self.distinct(among & counted), self.distinct(among & ~counted))
+        if fewest >= _FEW:
             return interval
         distinct = self.distinct(among)
-        return wider(
-            interval, clopper_pearson(counted[among].mean() * distinct, distinct)
-        )
+        expected = counted[among].mean() * distinct
+        return wider(interval, clopper_pearson(expected, distinct))
 
     def areas(self, scores: Floats, memorized: Mask) -> Floats:
         """Return the AUC of every resample, (resamples,), NaN if it lacks samples of a kind."""
@@ -361,7 +364,8 @@ class Groups:
         interval = _limits(self.areas(scores, memorized))
         reach = Jackknife.of(self.without_each_model(scores, memorized)).reach
         interval = wider(interval, (max(auc - reach, 0.0), min(auc + reach, 1.0)))
-        positives, negatives = self.distinct(memorized), self.distinct(~memorized)
+        positives = self.distinct(memorized)
+        negatives = self.distinct(~memorized)
         if min(positives, negatives) >= _FEW and interval[0] < interval[1]:
             return interval
         return wider(interval, newcombe(auc, positives, negatives))
@@ -375,10 +379,9 @@ class Groups:
         some = max(1, _AT_ONCE // len(self.of_row))
         for start in range(0, self._resamples, some):
             part = slice(start, start + some)
-            yield from (
-                self.draws[part, self.of_row]
-                * self.model_draws[part, self.model_of_row]
-            )
+            of_samples = self.draws[part, self.of_row]
+            of_models = self.model_draws[part, self.model_of_row]
+            yield from of_samples * of_models
 
     def _totals(self, kind: Mask) -> Floats:
         """Return the number of rows of a kind in every resample, (resamples,)."""
@@ -406,9 +409,9 @@ class Jackknife:
     @classmethod
     def of(cls, left_out: Floats) -> Jackknife:
         """Create it from the number without each model; NaN is left out."""
-        known = left_out[np.isfinite(left_out)]
-        freedom = max(len(known) - 1, 1)
-        error = float(np.sqrt(freedom * known.var())) if len(known) else 0.0
+        values = left_out[np.isfinite(left_out)]
+        freedom = max(len(values) - 1, 1)
+        error = float(np.sqrt(freedom * values.var())) if len(values) else 0.0
         return cls(max(error, NO_ERROR), freedom)
 
     @property
@@ -461,9 +464,10 @@ class TrueArea:
         positives, others = (self.rising.total(of) for of in self._kinds)
         above = others.sum() - (np.cumsum(others) - others / 2)
         # no sample is paired with itself
-        alone = float((self.probability * (1 - self.probability)).sum())
-        pairs = positives.sum() * others.sum() - alone
-        return min(max(float((above @ positives - alone / 2) / pairs), 0.0), 1.0)
+        with_itself = float((self.probability * (1 - self.probability)).sum())
+        in_order = above @ positives - with_itself / 2
+        pairs = positives.sum() * others.sum() - with_itself
+        return min(max(float(in_order / pairs), 0.0), 1.0)
 
     @cached_property
     def areas(self) -> Floats:
@@ -472,22 +476,25 @@ class TrueArea:
         The draws depend on the number of samples alone, so those of two scores of the same samples
         are paired.
         """
-        rng, n = np.random.default_rng(0), len(self.probability)
+        rng = np.random.default_rng(0)
+        n = len(self.probability)
+        order = self.rising.order
         times = max(_FEWEST, min(_LABELLINGS, _LABELS // n))
-        counted = [
-            _poisson_levels(kind)[:, None, self.rising.order] for kind in self._kinds
-        ]
-        drawn = []
-        for start in range(0, times, some := max(1, _AT_ONCE // n)):
-            kinds = []
-            for levels in counted:
-                uniform = rng.random((min(some, times - start), n))[
-                    :, self.rising.order
-                ]
-                numbers = (uniform > levels).sum(axis=0, dtype=np.int64)
-                kinds.append(np.add.reduceat(numbers, self.rising.firsts, axis=1))
-            drawn.append(_area(*kinds))
-        return np.concatenate(drawn)
+        at_once = max(1, _AT_ONCE // n)
+        levels = [_poisson_levels(kind)[:, None, order] for kind in self._kinds]
+
+        def counts(levels: Floats, draws: int) -> Ints:
+            """Draw how many samples of a kind have each score, (draws, scores)."""
+            uniform = rng.random((draws, n))[:, order]
+            copies = (uniform > levels).sum(axis=0, dtype=np.int64)
+            return np.asarray(np.add.reduceat(copies, self.rising.firsts, axis=1))
+
+        areas = []
+        for start in range(0, times, at_once):
+            draws = min(at_once, times - start)
+            positives, others = (counts(one, draws) for one in levels)
+            areas.append(_area(positives, others))
+        return np.concatenate(areas)
 
     @cached_property
     def interval(self) -> Interval:
@@ -500,7 +507,8 @@ class TrueArea:
         """The same if there were no bias."""
         counts = (float(kind.sum()) for kind in self._kinds)
         low, high = _limits_around(self.auc, self.areas)
-        return wider((max(low, 0.0), min(high, 1.0)), newcombe(self.auc, *counts))
+        of_draws = max(low, 0.0), min(high, 1.0)
+        return wider(of_draws, newcombe(self.auc, *counts))
 
     @property
     def _kinds(self) -> tuple[Floats, Floats]:
@@ -513,17 +521,19 @@ def of_true_difference(one: TrueArea, other: TrueArea) -> Interval:
     It is the wider of that of the paired draws and of `of_difference`, and has the difference of
     the biases too.
     """
-    difference, drawn = one.auc - other.auc, one.areas - other.areas
-    there = np.isfinite(drawn)
-    deviations = [each.areas[there].std() for each in (one, other)]
-    shared = np.cov(one.areas[there], other.areas[there], bias=True)[0, 1]
+    difference = one.auc - other.auc
+    differences = one.areas - other.areas
+    there = np.isfinite(differences)
+    areas = one.areas[there]
+    other_areas = other.areas[there]
+    covariance = np.cov(areas, other_areas, bias=True)[0, 1]
+    deviations = [areas.std(), other_areas.std()]
     varies = min(deviations) > 0
-    correlation = float(shared / np.prod(deviations)) if varies else 0.0
+    correlation = float(covariance / np.prod(deviations)) if varies else 0.0
+    aucs = one.auc, other.auc
     each = one.unbiased_interval, other.unbiased_interval
-    interval = wider(
-        _limits_around(difference, drawn),
-        of_difference((one.auc, other.auc), each, min(correlation, 1.0)),
-    )
+    mover = of_difference(aucs, each, min(correlation, 1.0))
+    interval = wider(_limits_around(difference, differences), mover)
     low, high = widened(interval, one.bias - other.bias)
     return max(low, -1.0), min(high, 1.0)
 
@@ -540,13 +550,15 @@ def bias_of(scores: Floats, truths: Iterable[tuple[Mask, Floats]]) -> float:
         which all or no samples are memorised are left out.
     """
     rising = SortedScores.of(scores)
-    known = [(truth, said) for truth, said in truths if 0 < truth.sum() < len(truth)]
-    found = [
-        TrueArea(rising, said).auc - TrueArea(rising, truth.astype(np.float64)).auc
-        for truth, said in known
-        if 0 < said.sum() < len(said)
-    ]
-    return float(np.mean(found)) if found else 0.0
+    biases = []
+    for truth, probability in truths:
+        n = len(truth)
+        if not (0 < truth.sum() < n and 0 < probability.sum() < n):
+            continue
+        estimate = TrueArea(rising, probability).auc
+        true = TrueArea(rising, truth.astype(np.float64)).auc
+        biases.append(estimate - true)
+    return float(np.mean(biases)) if biases else 0.0
 
 
 def widened(interval: Interval, bias: float) -> Interval:
@@ -560,10 +572,9 @@ def _poisson_levels(means: Floats) -> Floats:
     return np.stack([pdtr(count, means) for count in range(_MOST_COPIES)])
 
 
-def _limits_around(value: float, drawn: Floats) -> Interval:
+def _limits_around(value: float, draws: Floats) -> Interval:
     """Return the bounds of draws, moved so that their mean is the value."""
-    low, high = _limits(drawn - np.nanmean(drawn) + value)
-    return low, high
+    return _limits(draws - np.nanmean(draws) + value)
 
 
 def _weighted_areas(
@@ -591,21 +602,20 @@ def _number_names(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
         raise ValueError(
             f"{what} must have one name for each of the {n} rows, but has shape {array.shape}"
         )
-    of_row, found = pd.factorize(array, sort=True)
+    of_row, distinct = pd.factorize(array, sort=True)
     missing = of_row < 0
     if missing.any():
         raise ValueError(
             f"{what} has no name in {int(missing.sum())} of {n} rows, the first in row "
             f"{int(missing.argmax())}; name each row, or leave these rows out"
         )
-    return of_row.astype(np.int64), len(found)
+    return of_row.astype(np.int64), len(distinct)
 
 
 def _draw_counts(count: int, times: int, seed: int) -> Floats:
     rng = np.random.default_rng(seed)
-    return rng.multinomial(count, np.full(count, 1 / count), size=times).astype(
-        np.float64
-    )
+    equally = np.full(count, 1 / count)
+    return rng.multinomial(count, equally, size=times).astype(np.float64)
 
 
 def _steps_of(scores: Floats) -> Ints:

@@ -134,19 +134,21 @@ class Scored:
         """Return the rows of a mask."""
         if keep.all():
             return self
-        every = {each.name: getattr(self, each.name) for each in fields(self)}
-        kept: dict[str, Any] = {
-            name: of[keep] for name, of in every.items() if isinstance(of, np.ndarray)
+        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        some: dict[str, Any] = {
+            name: column[keep]
+            for name, column in columns.items()
+            if isinstance(column, np.ndarray)
         }
-        known = self.doubt
+        doubt_of_all = self.doubt
 
         def doubt(eta: float) -> Truly | None:
-            asked = None if known is None else known(eta)
-            if asked is None or asked.calibrated is None:
-                return asked
-            return asked._replace(calibrated=asked.calibrated[keep])
+            truth = None if doubt_of_all is None else doubt_of_all(eta)
+            if truth is None or truth.calibrated is None:
+                return truth
+            return truth._replace(calibrated=truth.calibrated[keep])
 
-        return replace(self, **kept, doubt=doubt)
+        return replace(self, **some, doubt=doubt)
 
     @cached_property
     def rising(self) -> SortedScores:
@@ -180,14 +182,12 @@ class Scored:
             )
         middle, deviation = class_spread(self.scores, self.labels)
         name, comma, place = self.title.partition(",")
+        errors = self.errors
         # a score that far is as far as a number can be
         with np.errstate(over="ignore"):
             scores = np.clip((self.scores - middle) / deviation, -1e308, 1e308)
-            errors = (
-                None
-                if self.errors is None
-                else np.clip(self.errors / deviation, 0, 1e308)
-            )
+            if errors is not None:
+                errors = np.clip(errors / deviation, 0, 1e308)
         return replace(
             self,
             scores=scores,
@@ -224,8 +224,8 @@ class Scored:
             If the rule by class is asked and no class is known.
         """
         on_axis, tau = self.on(rule)
-        found: Mask = on_axis.scores[rows] <= tau
-        return found
+        flagged: Mask = on_axis.scores[rows] <= tau
+        return flagged
 
     @cached_property
     def judged(self) -> Mask:
@@ -239,12 +239,12 @@ class Scored:
 
         With η of None only a truth that does not depend on it counts.
         """
-        found: Mask | None = None
+        memorized: Mask | None = None
         if self.truth is not None:
-            found = self.truth[rows]
+            memorized = self.truth[rows]
         elif self.log_lira is not None and eta is not None:
-            found = self.log_lira[rows] >= eta
-        return found
+            memorized = self.log_lira[rows] >= eta
+        return memorized
 
     def status(
         self, rule: Rule, eta: float | None, rows: Any = slice(None)
@@ -254,19 +254,20 @@ class Scored:
         One of `STATUSES`, or "flagged" and "left alone" where nobody knows if it is memorised, or
         nothing where it has no score.
         """
-        flagged, memorized = self.flagged(rule, rows), self.memorized(eta, rows)
-        found = np.where(flagged, FLAGGED, STATUSES[0])
+        flagged = self.flagged(rule, rows)
+        memorized = self.memorized(eta, rows)
+        status = np.where(flagged, FLAGGED, STATUSES[0])
         if memorized is not None:
-            known = np.array(STATUSES)[2 * flagged + memorized]
-            found = np.where(self.judged[rows], known, found)
-        return np.where(np.isnan(self.scores[rows]), "", found)
+            by_truth = np.array(STATUSES)[2 * flagged + memorized]
+            status = np.where(self.judged[rows], by_truth, status)
+        return np.where(np.isnan(self.scores[rows]), "", status)
 
     def close(self, rule: Rule, rows: Any = slice(None)) -> Mask:
         """Return which of some rows have a score less than two standard errors from τ."""
         on_axis, tau = self.on(rule)
         reach = 0.0 if on_axis.errors is None else 2 * on_axis.errors[rows]
-        found: Mask = np.abs(on_axis.scores[rows] - tau) < reach
-        return found
+        close: Mask = np.abs(on_axis.scores[rows] - tau) < reach
+        return close
 
     def counts(self, rule: Rule, eta: float | None) -> dict[str, int]:
         """Return how many rows there are, and how many of them are what.
@@ -279,11 +280,14 @@ class Scored:
         """
         memorized = self.memorized(eta)
         kinds = 2 * self.flagged(rule) + (0 if memorized is None else memorized)
-        alone, missed, only, found = np.bincount(kinds, minlength=4).tolist()
-        counts = {"n": len(self), "flagged": only + found}
+        # in the order of STATUSES
+        left_alone, missed, flagged_only, both = np.bincount(
+            kinds, minlength=4
+        ).tolist()
+        counts = {"n": len(self), "flagged": flagged_only + both}
         if memorized is not None:
-            counts |= {"found": found, "flagged_only": only, "missed": missed}
-        return {**counts, "left_alone": alone}
+            counts |= {"found": both, "flagged_only": flagged_only, "missed": missed}
+        return {**counts, "left_alone": left_alone}
 
     def evaluated(self, eta: float) -> Evaluation | None:
         """Return how well the scores of the judged rows predict the truth; None without a ROC."""
@@ -291,6 +295,6 @@ class Scored:
         memorized = some.memorized(eta)
         if memorized is None or memorized.all() or not memorized.any():
             return None
-        found = Evaluation.of(some.scores, memorized, some.rising)
-        known = some.doubt and some.doubt(eta)
-        return found.with_truly(known) if known else found
+        evaluation = Evaluation.of(some.scores, memorized, some.rising)
+        truth = None if some.doubt is None else some.doubt(eta)
+        return evaluation if truth is None else evaluation.with_truly(truth)

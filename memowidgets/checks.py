@@ -21,20 +21,21 @@ from memowidgets.vocabulary import quoted, visible
 
 _AT_ONCE = 2**22  # values
 _FEW = 20  # labels that may all differ
-_A_NAME = (
-    40  # characters of a label that a message quotes: a longer one may be a sample
-)
+# characters of a label that a message quotes: a longer one may be a sample
+_A_NAME = 40
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 
 
 def warn_user(text: str) -> None:
     """Warn at the line outside of this package that led here."""
-    frame, level = sys._getframe(), 1  # noqa: SLF001 - warnings of Python 3.11 cannot skip files
-    while (
-        frame.f_back is not None
-        and str(frame.f_globals.get("__name__")).split(".", maxsplit=1)[0] == _PACKAGE
-    ):
-        frame, level = frame.f_back, level + 1
+    frame = sys._getframe()  # noqa: SLF001 - warnings of Python 3.11 cannot skip files
+    level = 1
+    while frame.f_back is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if module.split(".", maxsplit=1)[0] != _PACKAGE:
+            break
+        frame = frame.f_back
+        level += 1
     warnings.warn(text, UserWarning, stacklevel=level)
 
 
@@ -360,7 +361,9 @@ def check_finite(
     ValueError: scores must be finite: 1 of 3 rows are NaN or infinite, the first in row 1; leave
     out samples without a score
     """
-    rows, n_wrong, first = np.asarray(values), 0, ""
+    rows = np.asarray(values)
+    n_wrong = 0
+    first = ""
     size = max(1, _AT_ONCE * len(rows) // max(1, rows.size))
     for start in range(0, len(rows), size):
         piece = rows[start : start + size]
@@ -442,7 +445,8 @@ def check_same_order(**given: Any) -> None:
         have_equals = hasattr(ours, "equals") and hasattr(theirs, "equals")
         if len(ours) != len(theirs) or (have_equals and ours.equals(theirs)):
             continue
-        some, others = list(map(id_text, ours)), list(map(id_text, theirs))
+        some = list(map(id_text, ours))
+        others = list(map(id_text, theirs))
         is_default = list(map(str, range(len(some)))) in (some, others)
         renames = first == "the values of ids"
         if some == others or (renames and is_default):

@@ -122,8 +122,11 @@ class DecisionLog:
         class_names: Sequence[str] | None = None,
         folder: str = "",
     ) -> None:
-        self._texts, self._class_names = texts, class_names
-        self._run, self._ids, self._file = run, known, f"{folder}{FILE}"
+        self._texts = texts
+        self._class_names = class_names
+        self._run = run
+        self._ids = known
+        self._file = f"{folder}{FILE}"
         # state of the file, and what it held
         self._seen: tuple[Any, Table] = (
             None,
@@ -135,7 +138,9 @@ class DecisionLog:
         self._steps: list[dict[str, tuple[Decision, Decision]]] = []
         self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
-        self.problem, self.unread, self.version = "", "", 0
+        self.problem = ""
+        self.unread = ""
+        self.version = 0
 
     # Reading
 
@@ -167,7 +172,8 @@ class DecisionLog:
         """
         import pandas as pd
 
-        table, known = self.table(), self._known or {}
+        table = self.table()
+        known = self._known or {}
         made = pd.DataFrame(_rows(table), columns=_header(table), dtype=object)
         made["id"] = pd.Series([known.get(name, name) for name in table], dtype=object)
         return made
@@ -175,7 +181,8 @@ class DecisionLog:
     def refresh(self) -> None:
         """Read decisions that others made in the same run directory."""
         with self._lock:
-            before, found = self.table(), self._read()
+            before = self.table()
+            found = self._read()
             if found != before:
                 self._table = found
                 self._tell_listeners()
@@ -325,7 +332,8 @@ class DecisionLog:
         if kept is None:
             self._table = _apply(self.table(), changes)
         else:
-            self._table, self._unkept = kept, {}
+            self._table = kept
+            self._unkept = {}
         self._tell_listeners()
 
     def _read(self) -> Table:
@@ -487,7 +495,8 @@ def _parse_row(cells: list[str], header: list[str], where: str) -> tuple[str, De
     name, note, new = (
         _TO_RESTORE.sub("", row.get(column, "")) for column in ("id", "note", "to")
     )
-    decision, check = row["decision"].strip(), row.get(CHECK, "").strip()
+    decision = row["decision"].strip()
+    check = row.get(CHECK, "").strip()
     if decision not in CHOICES:
         raise ValueError(
             f"{where}: unknown decision {quoted(decision)}; valid: {', '.join(map(repr, CHOICES))}"

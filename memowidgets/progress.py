@@ -75,7 +75,9 @@ class Progress:
             raise Cancelled(f"cancelled while {what}")
         now = time.monotonic()
         if what != self._task:
-            self._task, self._started, self._done_at_start = what, now, done
+            self._task = what
+            self._started = now
+            self._done_at_start = done
         if self._listener is not None:
             self._listener(
                 Step(done, total, what, self._seconds_left(done, total, now))

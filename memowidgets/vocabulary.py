@@ -104,7 +104,8 @@ class Note(str):
 
     def __new__(cls, key: str, sentence: str, **numbers: Any) -> Self:  # noqa: D102 - the class
         note = super().__new__(cls, sentence)
-        note.key, note.numbers = key, numbers
+        note.key = key
+        note.numbers = numbers
         return note
 
     def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:
@@ -253,7 +254,8 @@ def size_in_words(n: float) -> str:
     """
     unit = 0
     while n >= 1000 and unit < len(_UNITS) - 1:
-        n, unit = n / 1000, unit + 1
+        n /= 1000
+        unit += 1
     return f"{n:.0f} {_UNITS[unit]}" if unit < 2 else f"{n:.1f} {_UNITS[unit]}"
 
 

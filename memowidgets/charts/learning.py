@@ -23,7 +23,8 @@ from memowidgets.charts.look import (
 from memowidgets.vocabulary import percent, spoken
 
 _SIDES = {"train": "training", "test": "held out"}
-_WIDTH, _HEIGHT = 270, 170
+_WIDTH = 270
+_HEIGHT = 170
 
 
 def loss_and_accuracy(checkpoints: pd.DataFrame) -> alt.HConcatChart:
@@ -215,7 +216,8 @@ def _loss_panel(checkpoints: pd.DataFrame) -> alt.LayerChart:
 def _group_panel(
     rows: pd.DataFrame, quantity: str, positives: str, checkpoints: pd.DataFrame
 ) -> alt.LayerChart:
-    what, names = spoken(quantity), [positives, _OTHERS]
+    what = spoken(quantity)
+    names = [positives, _OTHERS]
     rows = rows.assign(samples=np.where(rows["memorized"].astype(bool), *names))
     legend = alt.Legend(title=None, orient="bottom", symbolOpacity=1)
     colors = alt.Scale(domain=names, range=[MEMORIZED, OTHER])

@@ -15,9 +15,16 @@ import pandas as pd
 from memowidgets.extras import pip_install
 from memowidgets.vocabulary import SPOKEN, listed, spoken
 
-BACKGROUND, TEXT, MUTED, LINE = "#ffffff", "#1f2328", "#5b6670", "#d4dade"
-MEMORIZED, OTHER, ACCENT = "#c2334b", "#7d95aa", "#1c5d8c"  # those of the widgets
-TRAIN, TEST = TEXT, "#7a5a12"  # members and held-out samples
+# the colours of the widgets
+BACKGROUND = "#ffffff"
+TEXT = "#1f2328"
+MUTED = "#5b6670"
+LINE = "#d4dade"
+MEMORIZED = "#c2334b"
+OTHER = "#7d95aa"
+ACCENT = "#1c5d8c"
+TRAIN = TEXT  # members
+TEST = "#7a5a12"  # held-out samples
 SCORES = (
     *("#1c5d8c", "#b45a09", "#0f7a5c", "#6f35b8", "#5b6670"),
     *("#a877d9", "#3a4012", "#4747ff", "#7d8ab2", "#314059"),
@@ -88,7 +95,8 @@ def thin_curves(curves: pd.DataFrame, by: Sequence[str], cells: int) -> pd.DataF
 
 def colors_of(names: Iterable[str]) -> dict[str, str]:
     """Return the colour of each score: the same in every figure for those that have a name."""
-    names, known = list(dict.fromkeys(names)), list(SPOKEN)
+    names = list(dict.fromkeys(names))
+    known = list(SPOKEN)
     taken = {
         name: SCORES[known.index(name) % len(SCORES)] for name in names if name in known
     }
@@ -131,7 +139,9 @@ def finish(chart: Chart, description: str) -> Chart:
     """Return the chart with our look and a description, shown as a picture in notebooks."""
     # set in place: `properties` and `configure` would copy all of it
     top = cast("Any", chart)
-    top.background, top.description, top.padding = BACKGROUND, description, _PADDING
+    top.background = BACKGROUND
+    top.description = description
+    top.padding = _PADDING
     top.config = alt.Config(**_CONFIGURATION)
     kind: Any = type(top)
     object.__setattr__(top, "__class__", _offline(kind))

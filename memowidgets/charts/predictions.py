@@ -283,11 +283,10 @@ def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         x="auc:Q", shape=look["shape"]
     )
-    n, n_scores = rows["setting"].nunique(), rows["score"].nunique()
-    said, height = (
-        f"AUC of {n_scores} scores in {n} settings.",
-        (16 * n_scores + 12) * n,
-    )
+    n = rows["setting"].nunique()
+    n_scores = rows["score"].nunique()
+    said = f"AUC of {n_scores} scores in {n} settings."
+    height = (16 * n_scores + 12) * n
     layers = [rule_at("x", "auc", 0.5, (2, 3)), bars, points]
     return layer(layers, said, width=360, height=height)
 
@@ -368,7 +367,8 @@ def auc_by_eta(
         "eta:Q", title="η", scale=alt.Scale(zero=False, nice=False, padding=8)
     )
     at_eta = rule_at("x", "eta", eta)
-    layers, title = [at_eta, *auc_bands(rows, across)], ""
+    layers = [at_eta, *auc_bands(rows, across)]
+    title = ""
     if canaries is not None:
         require(canaries, "the table of canaries", ["metric"], ["auc"])
         known = canaries[canaries["metric"].isin(rows["metric"])]
@@ -412,7 +412,8 @@ def _shares(table: pd.DataFrame, across: Any) -> list[alt.Chart]:
         raise ValueError(
             f"{_AREAS} has rows without a memorised sample; leave them out"
         )
-    scale, axis = alt.Scale(type="log", domainMax=1), alt.Axis(format="~%", tickCount=3)
+    scale = alt.Scale(type="log", domainMax=1)
+    axis = alt.Axis(format="~%", tickCount=3)
     base = alt.Chart(shares).encode(
         x=across, y=alt.Y("share:Q", title="memorised", scale=scale, axis=axis)
     )

@@ -55,7 +55,8 @@ def demo(
         raise CommandError(
             f"the folder {folder} cannot be made ({error.strerror}); pass another one as --out"
         ) from None
-    page, report = folder / "index.html", folder / f"{RECORDING}.html"
+    page = folder / "index.html"
+    report = folder / f"{RECORDING}.html"
     for file in (page, report):
         check_free(file, overwrite=overwrite)
     yield _TITLE
@@ -82,7 +83,8 @@ def guess_of(audit: Audit) -> dict[str, Any]:
     """Return what the guess shows of a recorded audit of patients."""
     from memowidgets.teaching.guess import guess_content
 
-    evidence, truth = audit.evidence, audit.log_lira().dropna()
+    evidence = audit.evidence
+    truth = audit.log_lira().dropna()
     data: Any = evidence.member_data  # questions
     rows = [data.ids.tolist().index(name) for name in truth.index]
     now, last = (

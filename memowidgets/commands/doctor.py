@@ -32,7 +32,8 @@ _N_SHADOWS = 4
 _OFF = 0.01  # largest difference of a logit gap by rounding, in standard deviations of all gaps
 _SAME_ORDER = {"PSMI": 0.98, "log-LiRA": 0.9}  # least rank correlation of two trainings
 _PSMI_SHAPE = (4000, 512)
-_SAMPLES, _EPOCHS = 400, 4
+_SAMPLES = 400
+_EPOCHS = 4
 _STEPS = 10
 _FAILURES = (RuntimeError, MemoryError, OSError, ValueError, FloatingPointError)
 _UPDATE = "update the device's driver and torch, and compute on the CPU until then"
@@ -128,7 +129,8 @@ def _requirements() -> Iterator[tuple[Requirement, str | None]]:
 
 
 def _package(requirement: Requirement, extra: str | None) -> Finding:
-    name, essential = requirement.name, extra is None
+    name = requirement.name
+    essential = extra is None
     fix = (
         f"pip install '{name}{requirement.specifier}'"
         if extra is None
@@ -293,7 +295,8 @@ def _truth(here: Audit, there: Audit) -> Finding:
 
 def _order(what: str, one: Any, other: Any) -> Finding:
     """Compare the order of the samples after two trainings, whose values differ by rounding."""
-    rank, least = float(one.rank().corr(other.rank())), _SAME_ORDER[what]
+    rank = float(one.rank().corr(other.rank()))
+    least = _SAME_ORDER[what]
     said = f"at most; rank correlation {rank:.3f}, at least {least} where nothing errs"
     return _off(float(abs(one - other).max()), said, wrong=not rank >= least)
 

@@ -67,7 +67,8 @@ def checked_run(path: Path) -> tuple[str, ...]:
         run.hold(manifest)
         labels = identity.read_member_labels(run, manifest)
         members = len(labels)
-        names, drop = read_names(run, manifest, labels), "–"
+        names = read_names(run, manifest, labels)
+        drop = "–"
         if len(names.found) > 1:
             found = names.prediction()
             drop = percent(found.drop)

@@ -115,7 +115,9 @@ def fetch_mcq(
         )
     check_pinned(source, revision)
     files, commit = _files(name, split, source, revision)
-    questions, places, counter = [], [], Counter[str]()
+    questions = []
+    places = []
+    counter = Counter[str]()
     for place, fields in (row for file in files for row in _read(name, file).records()):
         group = (
             str(fields.get("subject") or split) if name.startswith("mmlu") else split
@@ -145,7 +147,9 @@ def _files(
     name: str, split: str, source: str | Path, revision: str | None
 ) -> tuple[list[Path], str | None]:
     """Return the files of a split, in the authors' layout or one of the hub's, and its commit."""
-    about, is_hub, commit = BENCHMARKS[name], str(source) == "hub", None
+    about = BENCHMARKS[name]
+    is_hub = str(source) == "hub"
+    commit = None
     folder = Path() if is_hub else checked_path(source)
     if folder.is_file():
         return [folder], None
@@ -156,7 +160,8 @@ def _files(
         raise ValueError(
             f"unknown split {split!r} of {name!r}; valid: {', '.join(map(repr, valid))}"
         )
-    own, start = about["splits"][split], about["folder"]
+    own = about["splits"][split]
+    start = about["folder"]
     at_hub = [f"{start}/{own['hub']}-*.parquet", f"{start}/{own['hub']}/*.parquet"]
     if is_hub:
         at = about.get("revision") if revision is None else revision

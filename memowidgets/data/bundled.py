@@ -258,7 +258,8 @@ def _draw_patient(kind: str, number: int, rng: np.random.Generator) -> _Patient:
     """Return a new patient. Wards and rare signs take turns, so that none is much more frequent."""
     ward = number % len(_WARDS)
     typical = COMPLAINTS[_WARDS[ward]] + WORDS["more_complaints"][_WARDS[ward]]
-    complaint, ending = _one(typical, rng), ""
+    complaint = _one(typical, rng)
+    ending = ""
     wordings = WORDS["notes"]
     if kind == "atypical":
         rare = WORDS["rare_signs"][_WARDS[ward]]

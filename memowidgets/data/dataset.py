@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 ID = "id"  # column of ids
-_MANY, _NAMED = 1000, 3
+_MANY = 1000
+_NAMED = 3
 _PARTS = {  # what tells a kind of sample
     "image": ["image"],
     "question": ["question", "choices"],
@@ -403,7 +404,8 @@ class WithheldDataset(Dataset):
         return [f"{len(self)} samples", "not at hand"]
 
     def _sample(self, index: int) -> WithheldSample:
-        name, label = str(self.ids[index]), int(self.labels[index])
+        name = str(self.ids[index])
+        label = int(self.labels[index])
         return WithheldSample(name, label, self.is_canary(index), self.hint)
 
     def content_hashes(self) -> list[str]:

@@ -240,7 +240,8 @@ class ImageDataset(Dataset):
         return [f"{len(self)} images of {shape}", f"{len(self.class_names)} classes"]
 
     def _sample(self, index: int) -> ImageSample:
-        name, label = str(self.ids[index]), int(self.labels[index])
+        name = str(self.ids[index])
+        label = int(self.labels[index])
         return ImageSample(name, self.images[index], label, self.is_canary(index))
 
     def _contents(self) -> Iterable[bytes]:
@@ -329,7 +330,8 @@ class ImageDataset(Dataset):
             return super().with_canaries(n, kind, seed)
         rng = np.random.default_rng(seed)
         mask, chosen = self._draw_canaries(n, rng)
-        labels, images = self.labels.copy(), np.array(self.images)
+        labels = self.labels.copy()
+        images = np.array(self.images)
         labels[chosen] = rng.integers(len(self.class_names), size=len(chosen))
         shape = self.images.shape[1:]
         if not isinstance(kind, ImageDataset):

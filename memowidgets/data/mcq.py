@@ -55,9 +55,8 @@ _ANSWERS = ("auto", "index", "letter", "text")
 _EQUAL_OPTIONS = ("error", "keep")
 _REPLIES = ("letter", "text")
 _SEED = 0  # of the choice among several templates
-_BY_CHANCE = (
-    0.01  # chance that no answer is the first option, above which nothing is said
-)
+# chance that no answer is the first option, above which nothing is said
+_BY_CHANCE = 0.01
 _COLUMNS = ("question", "choices", "answer", "id", "attributes")
 _OPENING = "([{<\"'«“‘"
 
@@ -234,7 +233,9 @@ class MCQDataset(FileDataset):
             else _options(found, parts["choices"])
         )
         keys = found.columns[parts["answer"]]
-        questions, options, numbers = [], [], []
+        questions = []
+        options = []
+        numbers = []
         texts = zip(
             found.places, found.columns[parts["question"]], given, keys, strict=True
         )
@@ -271,7 +272,8 @@ class MCQDataset(FileDataset):
         }
 
     def _summary(self) -> Iterable[str]:
-        fewest, most = min(self.n_choices, default=0), max(self.n_choices, default=0)
+        fewest = min(self.n_choices, default=0)
+        most = max(self.n_choices, default=0)
         options = f"{most} options" if fewest == most else f"{fewest} to {most} options"
         return [f"{len(self)} questions", options, *self._repeats()]
 
@@ -418,11 +420,13 @@ class MCQDataset(FileDataset):
         >>> data[1].question, data[1].choices, data[1].label
         ('One?', ('x', 'z'), 1)
         """
-        questions, choices = list(self.questions), list(self.choices)
+        questions = list(self.questions)
+        choices = list(self.choices)
         for row, (name, words) in zip(
             self._positions(texts), texts.items(), strict=True
         ):
-            where, before = f"the question {quoted(name)}", self.choices[row]
+            where = f"the question {quoted(name)}"
+            before = self.choices[row]
             # as they were before
             equal = "keep" if len(set(before)) < len(before) else "error"
             question, options = words if isinstance(words, tuple) else (words, before)
@@ -597,10 +601,8 @@ def _unlettered(options: Any, answer: Any, where: str) -> tuple[Any, Any]:
         return options, answer
     if _is_missing(answer):
         return options["text"], answer
-    labels, key = (
-        [str(label).strip() for label in options["label"]],
-        str(answer).strip(),
-    )
+    labels = [str(label).strip() for label in options["label"]]
+    key = str(answer).strip()
     if labels.count(key) != 1:
         raise ValueError(
             f"{where}: the answer {describe_value(key)} is not exactly one of the options' labels "
@@ -699,7 +701,8 @@ def _label(
         raise ValueError(f"{where}: the answer is missing")
     found: list[tuple[str, int]] = []  # each possible reading, with the option it means
     if isinstance(answer, str):
-        digits, letter = answer.strip(), answer.strip().upper()
+        digits = answer.strip()
+        letter = answer.strip().upper()
         if digits.isascii() and digits.isdecimal() and len(digits) < 5:
             found.append(("index", int(digits)))
         if len(letter) == 1 and letter in LETTERS:
@@ -822,7 +825,8 @@ def check_fields(data: MCQDataset, templates: Sequence[str]) -> None:
     ]
     shared = data.choices[0] if len(set(data.choices)) == 1 else ()
     for template in templates:
-        shown, words = _fields(template), template.casefold()
+        shown = _fields(template)
+        words = template.casefold()
         lacking = sorted(shown.difference(everywhere, whole))
         if lacking:
             known = [f"{{{field}}}" for field in (*everywhere, *whole)]

@@ -97,7 +97,9 @@ class PairDataset(Dataset):
                 "each of data and held_out must be a dataset with a length, whose item i is a pair "
                 f"(inputs, label); {type(pairs).__name__} has no order to read it in again"
             )
-        hashes, found, images = [], [], True
+        hashes = []
+        found = []
+        images = True
         for row in range(len(pairs)):
             report(row, len(pairs))
             inputs, label = split_pair(pairs[row], f"row {row} of the data")
@@ -121,7 +123,8 @@ class PairDataset(Dataset):
         return [f"{len(self)} pairs", f"{len(self.class_names)} classes"]
 
     def _sample(self, index: int) -> ImageSample | WithheldSample:
-        name, label = str(self.ids[index]), int(self.labels[index])
+        name = str(self.ids[index])
+        label = int(self.labels[index])
         if not self.are_images:
             return WithheldSample(name, label)
         inputs, _ = split_pair(self.pairs[int(self.rows[index])], name)
@@ -165,7 +168,8 @@ def _names(pairs: Any) -> list[str] | None:
     whole: Any = pairs
     rows = np.arange(len(pairs))
     while isinstance(whole, Subset):
-        rows, whole = np.asarray(whole.indices)[rows], whole.dataset
+        rows = np.asarray(whole.indices)[rows]
+        whole = whole.dataset
     if len(set(rows.tolist())) < len(rows):  # drawn with replacement
         return None
     return list(map(str, rows.tolist()))
@@ -261,7 +265,8 @@ def _pixels(image: Any) -> NDArray[np.uint8]:
     if array.dtype == np.uint8:
         return np.ascontiguousarray(array)
     values = np.nan_to_num(array.astype(np.float64))
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     if low < 0 or high > 1:
         values = (values - low) / max(high - low, np.finfo(float).tiny)
     return np.rint(255 * values).astype(np.uint8)

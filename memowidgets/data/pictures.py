@@ -138,7 +138,8 @@ def read_classes(
     tops = {name.partition("/")[0] for name in files if "/" in name}
     files = {name: read for name, read in files.items() if not name.endswith("/")}
     _check_classes(files, where)
-    pictures, folders = _Stack(where, resize, stretch), []
+    pictures = _Stack(where, resize, stretch)
+    folders = []
     left_out = {
         "outside the class folders": [name for name in files if "/" not in name]
     }
@@ -249,7 +250,8 @@ def resize_picture(image: Pixels, size: Resize) -> Pixels:
     box = None
     if isinstance(size, int):
         side = min(height, width)
-        left, top = (width - side) / 2, (height - side) / 2
+        left = (width - side) / 2
+        top = (height - side) / 2
         box = (left, top, left + side, top + side)
     plane = image[..., 0] if image.shape[2] == 1 else image
     picture = Image.fromarray(
@@ -282,7 +284,9 @@ class _Stack:
                 f"as (0, 4095), not {stretch!r}"
             )
         self.names: list[str] = []
-        self._where, self._resize, self._stretch = where, resize, stretch
+        self._where = where
+        self._resize = resize
+        self._stretch = stretch
         self._images: list[Pixels] = []
 
     def add(self, image: Pixels, name: str) -> None:
@@ -317,7 +321,8 @@ class _Stack:
             return
         low = min(int(self._images[i].min()) for i in wide)
         high = max(int(self._images[i].max()) for i in wide)
-        black, white = 0, _WIDEST_GREY
+        black = 0
+        white = _WIDEST_GREY
         if self._stretch:
             black, white = (
                 (low, high) if isinstance(self._stretch, bool) else self._stretch

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHORT = 2  # characters of a value that an error may quote
-_A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and columns
+# limits in messages
+_A_NAME = 40  # characters
+_MOST_COLUMNS = 12
 
 
 @dataclass(frozen=True)
@@ -277,7 +279,8 @@ def rows_of_hf(dataset: Any) -> Rows:
 def read_jsonl(path: str | os.PathLike[str]) -> Rows:
     """Read the objects of a JSON Lines file, ignoring empty lines."""
     path = checked_path(path)
-    records, places = [], []
+    records = []
+    places = []
     # split at \n only: str.splitlines would also split texts at U+2028
     for number, line in enumerate(_text_of(path).split("\n"), start=1):
         where = f"{path}, line {number}"
@@ -356,7 +359,8 @@ def _lines_of_csv(path: Path, sep: str) -> list[tuple[str, list[str]]]:
     """Return the place and the cells of each line that is not empty."""
     text = _text_of(path)
     reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=sep, strict=True)
-    lines, start = [], 1
+    lines = []
+    start = 1
     usual = csv.field_size_limit(len(text) + 1)  # a text may be longer than this
     try:
         for cells in reader:

@@ -176,7 +176,8 @@ class TableDataset(FileDataset):
         >>> TableDataset.from_frame(frame, drop=["ward"])[1].values
         {'bed': 7.0}
         """
-        label, ids = _name_of(label), _name_of(ids)
+        label = _name_of(label)
+        ids = _name_of(ids)
         rows = frame if isinstance(frame, Rows) else rows_of_frame(frame, label)
         given = {"categorical": categorical, "drop": drop, "shown": shown}
         needed = {
@@ -278,7 +279,8 @@ class TableDataset(FileDataset):
 
     def _label_and_id(self) -> tuple[str, str]:
         """Return names for the columns of labels and ids that no other column has."""
-        label, name = "label", ID
+        label = "label"
+        name = ID
         while label in self.columns:
             label += "_"
         while name in self.columns:
@@ -385,7 +387,8 @@ def _read(
 ) -> dict[str, NDArray[Any]]:
     """Return columns by name, or raise one error that has the problems of all of them."""
     check_whole_characters(names, lambda i: f"the column name {quoted(names[i])}")
-    made, problems = {}, []
+    made = {}
+    problems = []
     for name in names:
         values = list(rows.columns[name])
         is_category = name in codes

@@ -241,7 +241,8 @@ class CausalLM(TokenModel):
 
 def _check_causal(model: Any) -> None:
     base: Any = plain(model)
-    name, config = type(base).__name__, getattr(base, "config", None)
+    name = type(base).__name__
+    config = getattr(base, "config", None)
     head = (
         None
         if config is None

@@ -19,7 +19,9 @@ CLASSES = {  # classes of this package by the class of transformers that loads t
     "AutoModelForImageClassification": "ImageClassifier",
 }
 _DRAWN = "_memowidgets_drawn"
-_TOKENS, _PADDED = 4, 2  # length of the text that shows which positions a head reads
+# lengths of the text that shows which positions a head reads, and of its padding
+_TOKENS = 4
+_PADDED = 2
 
 
 def check_config(config: Any, name: str, kind: str, *, has_head: bool = False) -> None:
@@ -48,7 +50,8 @@ def check_config(config: Any, name: str, kind: str, *, has_head: bool = False) -
         raise ValueError(
             f"{name} is a {config.model_type}, and {kind} loads no such model"
         )
-    ours, head = CLASSES[kind], kind.removeprefix("AutoModel")
+    ours = CLASSES[kind]
+    head = kind.removeprefix("AutoModel")
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(
             f"{name} has an encoder and a decoder; {ours} takes a model with only one"
@@ -76,7 +79,8 @@ def check_classifier(model: Any, kind: str) -> None:
     """
     base = plain(model)
     name = type(base).__name__
-    config, head = getattr(base, "config", None), kind.removeprefix("AutoModel")
+    config = getattr(base, "config", None)
+    head = kind.removeprefix("AutoModel")
     if config is None or not any(head in cls.__name__ for cls in type(base).__mro__):
         raise TypeError(
             f"{CLASSES[kind]}.from_model needs a classifier of transformers, but {name} is not "
@@ -140,7 +144,8 @@ def own_pooling(model: nn.Module) -> str:
     import torch
 
     any_model = cast("Any", model)
-    embedding, padding = any_model.get_input_embeddings(), padding_of(model)
+    embedding = any_model.get_input_embeddings()
+    padding = padding_of(model)
     text = tokens_of(model, padding)[-_TOKENS:]
     device = next(model.parameters()).device
     ids = torch.tensor([[*text, *[padding] * _PADDED]], device=device)
@@ -173,7 +178,8 @@ def positions_read(answer: Any) -> list[int]:
     """Return the positions of the last hidden state that change the logits of one sample."""
     import torch
 
-    logits, hidden = answer.logits.float(), answer.hidden_states[-1]
+    logits = answer.logits.float()
+    hidden = answer.hidden_states[-1]
     weights = torch.arange(1.0, logits.shape[-1] + 1, device=logits.device)
     found = torch.autograd.grad((logits * weights).sum(), hidden, allow_unused=True)
     gradient = cast("Tensor | None", found[0])

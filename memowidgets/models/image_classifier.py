@@ -183,7 +183,8 @@ class ImageClassifier(TransformerModel, ImageModel):
         """Return a function from positions to images as the model reads them, (batch, …)."""
         import torch
 
-        images, kept = images_of(data), self._all_processed(data)
+        images = images_of(data)
+        kept = self._all_processed(data)
 
         def feed(positions: NDArray[Any]) -> Tensor:
             chosen = np.asarray(positions)

@@ -157,7 +157,8 @@ def _is_plain(part: nn.Module) -> TypeGuard[nn.Linear]:
 
 def _exact(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
     def forward(hidden: Tensor) -> Tensor:
-        weight, bias = layer.weight, cast("Tensor | None", layer.bias)
+        weight = layer.weight
+        bias = cast("Tensor | None", layer.bias)
         with torch.autocast(hidden.device.type, enabled=False):
             if weight.dtype == torch.float32 or weight.requires_grad:
                 exact_bias = None if bias is None else bias.float()

@@ -26,9 +26,8 @@ from memowidgets.vocabulary import first_line
 Ask = Callable[[nn.Module, dict[str, Tensor]], Any]
 _BATCH = 16
 _CHECKED = 2  # number of prompts that are compared with and without the cache
-_LARGEST_ERROR = (
-    0.1  # relative to the logits; rounding to bfloat16 causes about a hundredth
-)
+# relative to the logits; rounding to bfloat16 causes about a hundredth
+_LARGEST_ERROR = 0.1
 
 
 def clear_cache() -> None:
@@ -60,7 +59,9 @@ class Prefix:
     ) -> None:
         self._folder = cache_folder() / "prefix" / key
         self._file = self._folder / "states.bf16"
-        self._encoded, self._width, self._ask = encoded, width, ask
+        self._encoded = encoded
+        self._width = width
+        self._ask = ask
         self._starts = np.concatenate([[0], np.cumsum(encoded.lengths)])
         self._kept: NDArray[np.uint16] | None = None
 
@@ -102,7 +103,8 @@ class Prefix:
             (len(positions), int(lengths.max()), self._width), dtype=np.uint16
         )
         for row, slot in enumerate(self._encoded.slots(positions)):
-            start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
+            start = self._starts[positions[row]]
+            stop = self._starts[positions[row] + 1]
             states[row, slot] = self._kept[start:stop]
         return sent(torch.from_numpy(states).view(torch.bfloat16), device)
 
@@ -125,10 +127,8 @@ class Prefix:
                 states, _ = run_up_to(model, first, batch, self._ask)
                 bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
                 for row, slot in enumerate(self._encoded.slots(positions)):
-                    start, stop = (
-                        self._starts[positions[row]],
-                        self._starts[positions[row] + 1],
-                    )
+                    start = self._starts[positions[row]]
+                    stop = self._starts[positions[row] + 1]
                     out[start:stop] = bits[row, slot]
         out.flush()
 

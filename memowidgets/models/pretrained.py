@@ -137,7 +137,8 @@ class Pretrained:
         from huggingface_hub import hf_hub_download
 
         self.name = name = str(name_or_path)
-        self.kind, self.dtype = kind, dtype
+        self.kind = kind
+        self.dtype = dtype
         self.commit: str | None = None
         self._origin: dict[str, str] | None = None
         check_revision(revision)
@@ -280,7 +281,8 @@ def _quiet() -> Iterator[None]:
     """Hide progress bars and reports of loading, which every shadow model would show."""
     from transformers.utils import logging
 
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    shown = logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
@@ -470,9 +472,11 @@ def _check_whole(model: Any) -> None:
     if getattr(model, "is_quantized", False) or getattr(
         model.config, "quantization_config", None
     ):
-        what, instead = "are quantised", "without quantization_config"
+        what = "are quantised"
+        instead = "without quantization_config"
     elif "meta" in places or len(places) > 1:
-        what, instead = f"are on {', '.join(sorted(places))}", "without device_map"
+        what = f"are on {', '.join(sorted(places))}"
+        instead = "without device_map"
     else:
         return
     raise ValueError(

@@ -124,7 +124,8 @@ class SequenceClassifier(TokenModel):
         own: dict[str, Any] = {"max_length": max_length, "cache": cache}
         defaults = CLASSIFIER if lora is None else _OF_ADAPTERS
         model, found = cls._loaded(name_or_path, revision, defaults, lora, **own)
-        model.truncate, model.device = truncate, device
+        model.truncate = truncate
+        model.device = device
         adapters = None if lora is None else {**vars(lora)}
         arguments = {"lora": adapters, "truncate": truncate, **own, **found}
         model.source = {
@@ -171,10 +172,8 @@ class SequenceClassifier(TokenModel):
         """
         model = unwrap(model)
         check_classifier(model, cls.kind)
-        load, defaults = (
-            Given(model, lora),
-            CLASSIFIER if lora is None else _OF_ADAPTERS,
-        )
+        load = Given(model, lora)
+        defaults = CLASSIFIER if lora is None else _OF_ADAPTERS
         made = cls(
             load,
             load.config,
@@ -307,15 +306,14 @@ class SequenceClassifier(TokenModel):
             limit for limit in limits if limit is not None and 0 < limit < _NO_LIMIT
         ]
         longest = min(known, default=None)
-        encoded, n_cut = self._encode(data), 0
+        encoded = self._encode(data)
+        n_cut = 0
         if self.truncate and longest is not None:
             n_cut = sum(len(tokens) > longest for tokens in encoded)
         if n_cut:
             encoded = self._encode(data, truncation=True, max_length=longest)
-        lengths, advice = (
-            np.array(list(map(len, encoded))),
-            "pass truncate=True to cut them",
-        )
+        lengths = np.array(list(map(len, encoded)))
+        advice = "pass truncate=True to cut them"
         check_lengths(lengths, longest, "text", data.ids, advice)
         ids = [np.asarray(tokens, dtype=np.int64) for tokens in encoded]
         return Tokens(ids, lengths, self._padding), n_cut
@@ -331,7 +329,8 @@ class SequenceClassifier(TokenModel):
         model = super()._fresh(data)
         config = cast("Any", plain(model)).config
         for part in (config, config.get_text_config()):
-            part.pad_token_id, part.use_cache = self._padding, False
+            part.pad_token_id = self._padding
+            part.use_cache = False
         return model
 
     def _look_at(self, model: nn.Module) -> None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from memowidgets.data import MCQDataset
 
 
-_UNKNOWN, _PADDING = "<unknown>", "<padding>"
+_UNKNOWN = "<unknown>"
+_PADDING = "<padding>"
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,8 @@ def reply_tokens(
     ]
     encoded = iter(tokenizer(texts)["input_ids"])
     for i, own in enumerate(replies):
-        names, found = listed(map(quoted, own)), []
+        names = listed(map(quoted, own))
+        found = []
         for tokens in islice(encoded, len(own)):
             while tokens and tokens[-1] in special:  # what ends a text
                 tokens.pop()

@@ -135,7 +135,8 @@ class TorchClassifier(ImageModel):
                 f"module, as in `lambda n_classes: …`, not {type(make_module).__name__}"
             )
         check_version(version)
-        self.make_module, self.version = make_module, version
+        self.make_module = make_module
+        self.version = version
         self.layers = None if layers is None else tuple(several("layers", layers))
         self.pool = pooling(pool)
 
@@ -346,7 +347,8 @@ def _inside(module: nn.Module) -> tuple[nn.Module, str]:
         name, child = children[0]
         if type(child).__module__.split(".")[0] == "torch" or not any(child.children()):
             break
-        module, place = child, f"{place}{name}."
+        module = child
+        place = f"{place}{name}."
     return module, place
 
 

@@ -69,15 +69,14 @@ FROM_SCRATCH = {
     "precision": "float32",
 }
 # limits, because an untrusted run may ask for any size
-_MOST_LAYERS, _WIDEST = (
-    128,
-    8192,
-)
+_MOST_LAYERS = 128
+_WIDEST = 8192
 _ENTRY = "_memowidgets_entry"
 NUMBER_ALIKE = (
     "number the classes alike, with class_names=list(model.config.id2label.values())"
 )
-_PROBED, _ROUNDED = (4, 6), 0.05  # tokens of two texts, and what rounding may change
+_PROBED = (4, 6)  # tokens of two texts
+_ROUNDED = 0.05  # what rounding may change
 
 
 class _Seen:
@@ -111,7 +110,8 @@ class TransformerModel(Model):
         identity: Mapping[str, Any],
         defaults: Mapping[str, Any],
     ) -> None:
-        self._load, self._config = load, config
+        self._load = load
+        self._config = config
         self._reader = reader  # a tokenizer or an image processor
         self._reader_digest = reader_digest(reader)
         self._identity = dict(identity)
@@ -154,7 +154,8 @@ class TransformerModel(Model):
         They are read at the position that `_representation` chooses.
         """
         kept: dict[str, Tensor] = {}
-        names, read = self.layer_names(module), self._representation(module)
+        names = self.layer_names(module)
+        read = self._representation(module)
         entry: Skipped | None = module.__dict__.get(_ENTRY)
 
         def ask(
@@ -212,7 +213,8 @@ class TransformerModel(Model):
         A model in memory has one logit for each class. A head whose configuration has the names of
         the classes in another order would be taught other classes than it knows, in silence.
         """
-        width, n_classes = int(self._config.num_labels), len(data.class_names)
+        width = int(self._config.num_labels)
+        n_classes = len(data.class_names)
         if isinstance(self._load, Given) and width != n_classes:
             raise ValueError(
                 f"the model has {width} logits, but the data have {n_classes} classes; load it "
@@ -304,7 +306,8 @@ class TokenModel(TransformerModel):
         load = Pretrained(
             name_or_path, revision, cls.kind, "float32" if lora is None else "auto"
         )
-        config, reader = load.config(), load.reader("AutoTokenizer")
+        config = load.config()
+        reader = load.reader("AutoTokenizer")
         given = load, config, reader, load.identity, defaults, lora, max_length
         return cls(*given, cache=cache), load.arguments
 

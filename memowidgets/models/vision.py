@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # Limits, because an untrusted run may ask for any size.
 _WIDEST = 4096
-_DEEPEST, _WIDEST_FACTOR = 1024, 64
+_DEEPEST = 1024
+_WIDEST_FACTOR = 64
 
 
 class ImageModel(Model):
@@ -41,7 +42,8 @@ class ImageModel(Model):
         """Return a function from positions to images of shape (batch, channels, height, width)."""
         import torch
 
-        stored, free = tensor_of(images_of(data)), free_bytes(device)
+        stored = tensor_of(images_of(data))
+        free = free_bytes(device)
         if free is not None and stored.nbytes < free / 4:
             stored = stored.to(device)
 

@@ -94,7 +94,8 @@ def _prediction(content: Content, scored: Scored) -> dict[str, Any]:
 def _truth(content: Content) -> dict[str, Any] | None:
     if content.n_memorized is None:
         return None
-    evaluation, point = content.evaluation, content.point
+    evaluation = content.evaluation
+    point = content.point
     return {
         "by": "log-LiRA",
         "eta": content.eta,

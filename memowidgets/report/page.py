@@ -291,7 +291,8 @@ def _for_scripts(content: Content) -> Iterable[str]:
     """Return the elements that will contain the two widgets."""
     if content.scored is None:
         return
-    n, shown = len(content.scored), min(len(content.scored), MOST_SAMPLES)
+    n = len(content.scored)
+    shown = min(len(content.scored), MOST_SAMPLES)
     which = (
         f"all {whole(n)}"
         if shown == n
@@ -321,7 +322,8 @@ def _glimpses(content: Content, most: int) -> list[str]:
     """Return the picture or the beginning of the text of each of the samples most at risk."""
     if content.scored is None:
         return []
-    reader, found = reader_for(content.samples), []
+    reader = reader_for(content.samples)
+    found = []
     for row in content.by_risk[:most]:
         position = int(content.scored.positions[row])
         card = reader.card(position)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from memowidgets.report.content import Content
 
 Row = tuple[str, ...]
-MOST_ROWS, MOST_SHOWN = 40, 24  # of a printed list, and of one that shows the samples
+MOST_ROWS = 40  # of a printed list
+MOST_SHOWN = 24  # of one that shows the samples
 
 
 class Table(NamedTuple):
@@ -51,10 +52,13 @@ class Table(NamedTuple):
 
 def headline(content: Content) -> str:
     """Return the result in two sentences: what was flagged, and what of it was memorised."""
-    scored, noun, members = content.scored, content.noun, content.numbers["members"]
+    scored = content.scored
+    noun = content.noun
+    members = content.numbers["members"]
     if scored is None:
         return f"None of {whole(members)} {noun} has a score yet."
-    n, of = int(content.flagged.sum()), len(scored)
+    n = int(content.flagged.sum())
+    of = len(scored)
     n_memorized = content.n_memorized
     if n_memorized is None and n:
         return f"{whole(n)} of {whole(of)} {noun} {verb(n, 'is', 'are')} at risk. {_UNCHECKED}"
@@ -97,11 +101,13 @@ def how_many_truly(content: Content) -> str:
 
 def lead(content: Content) -> str:
     """Return what was audited, by which score, and what checked it."""
-    scored, shadows = content.scored, content.numbers["shadow_models"]
+    scored = content.scored
+    shadows = content.numbers["shadow_models"]
     what = (
         content.facts.get("recorded audit") or content.facts.get("model") or "A model"
     )
-    what, members = re.split("[,;]", what)[0], whole(content.numbers["members"])
+    what = re.split("[,;]", what)[0]
+    members = whole(content.numbers["members"])
     text = f"{what[:1].upper()}{what[1:]}, trained on {members} {content.noun}."
     if scored is None:
         return text
@@ -124,7 +130,8 @@ def key_numbers(content: Content) -> list[tuple[int, str, str]]:
     """Return the numbers of page one: each with what it counts, and its style."""
     if content.scored is None:
         return []
-    n, noun = int(content.flagged.sum()), content.noun
+    n = int(content.flagged.sum())
+    noun = content.noun
     first = (n, f"{verb(n, noun[:-1], noun)} flagged", "")
     if content.n_memorized is None:
         return [
@@ -149,7 +156,8 @@ def sure(content: Content) -> str:
         return "There is no result yet."
     if content.is_early:
         return "The model had not learned its task where this was predicted, so this says little."
-    noun, n_memorized = content.noun, content.n_memorized
+    noun = content.noun
+    n_memorized = content.n_memorized
     if n_memorized is None:
         return (
             f"This is a prediction. How many of these {noun} the finished model memorises, flagged "
@@ -161,7 +169,8 @@ def sure(content: Content) -> str:
             return f"All {noun} are memorised, so there is nothing to tell them from."
         share = percent(clopper_pearson(0, n)[1])
         return f"With other {noun} of this kind, up to {share} may be memorised."
-    found, others = content.point.tpr_interval, content.point.fpr_interval
+    found = content.point.tpr_interval
+    others = content.point.fpr_interval
     return (
         f"With other {noun} of this kind, between {_ends(found)} of the memorised ones would be "
         f"found, and between {_ends(others)} of the others would be flagged."
@@ -176,7 +185,8 @@ def next_steps(content: Content) -> list[str]:
     """Return what a reader can do next."""
     if content.scored is None:
         return ["Train the model, and score the samples that it trains on."]
-    made, found = content.decided(flagged=False), []
+    made = content.decided(flagged=False)
+    found = []
     if content.decided(flagged=True)["undecided"]:
         found.append(
             f"Look at the {content.noun} that are flagged, and decide on each."
@@ -217,7 +227,8 @@ def decisions(content: Content) -> list[tuple[str, int]]:
 
 def most_at_risk(content: Content) -> Table:
     """Return the flagged samples, most at risk first: by number, or with their text."""
-    scored, named = content.scored, content.samples is not None
+    scored = content.scored
+    named = content.samples is not None
     most = MOST_SHOWN if named else MOST_ROWS
     rows = content.by_risk[: min(most, int(content.flagged.sum()))]
     if scored is None or not len(rows):
@@ -331,7 +342,8 @@ def appendix(content: Content) -> list[Table]:
 
 def rates(content: Content) -> list[Row]:
     """Return name, value and 95 % interval of each rate. Rates need ground truth."""
-    evaluation, point = content.evaluation, content.point
+    evaluation = content.evaluation
+    point = content.point
     if evaluation is None or point is None:
         return []
     found: list[Row] = [

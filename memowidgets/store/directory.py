@@ -140,7 +140,9 @@ class NotThereError(StoreError, ValueError):
     """
 
     def __init__(self, what: str, do: str = "", where: str = "") -> None:
-        self.what, self.do, self.where = visible(what), do, where
+        self.what = visible(what)
+        self.do = do
+        self.where = where
         self.said = f"{self.what} at {where}" if where else self.what
         super().__init__(f"{self.said}: {do}" if do else self.said)
 
@@ -262,7 +264,8 @@ class Tensors(Mapping[str, NDArray[Any]]):
             one._checksums = {k: place.checksum for k, place in packed.items()}
             one._checked = set()
             one._remedy = _INSTALL
-            one.metadata, one.of = about["metadata"], about["of"]
+            one.metadata = about["metadata"]
+            one.of = about["of"]
         return found, content["notes"]
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -291,7 +294,8 @@ class Tensors(Mapping[str, NDArray[Any]]):
 
     def _map(self, name: str) -> NDArray[Any]:
         entry = self._entries[name]
-        dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
+        dtype = np.dtype(_DTYPES[entry["dtype"]])
+        shape = tuple(entry["shape"])
         offset = self._start + entry["data_offsets"][0]
         with open_regular(self._path) as file:  # another file's header would be misread
             if state_of(os.fstat(file.fileno())) != self.state:
@@ -392,7 +396,8 @@ def _head(
     are as many bytes.
     """
     entries: dict[str, Any] = {}
-    places, end = {}, 0
+    places = {}
+    end = 0
     for name, (dtype, shape) in sorted(
         kinds.items(), key=lambda kind: -kind[1][0].itemsize
     ):
@@ -426,7 +431,9 @@ def _read_stamp(
     check = stamp.pop("check", None) if isinstance(stamp, dict) else None
     if check is None or check != digest([stamp, metadata, entries]):
         raise ValueError("its header was changed after it was written")
-    run, of, checksums = stamp["run"], stamp["of"], stamp["checksums"]
+    run = stamp["run"]
+    of = stamp["of"]
+    checksums = stamp["checksums"]
     if not (
         isinstance(run, str) and isinstance(of, str) and isinstance(checksums, dict)
     ):
@@ -500,7 +507,8 @@ class RunDirectory:
     def __init__(
         self, path: str | os.PathLike[str], *, read_only: bool = False
     ) -> None:
-        self.path, self.read_only = checked_path(path).absolute(), read_only
+        self.path = checked_path(path).absolute()
+        self.read_only = read_only
         self.manifest: Mapping[str, Any] = {}
         self._identity = ""
         self._state_of_manifest: tuple[int, ...] = ()
@@ -725,7 +733,8 @@ class RunDirectory:
         StoreError
             If the file is missing or broken, or does not belong there.
         """
-        path, found = self.place(f"{name}.safetensors"), self._tensors(name)
+        path = self.place(f"{name}.safetensors")
+        found = self._tensors(name)
         wrong = ""
         if found.run is None:
             wrong = "has no stamp, unlike every other file of this run"
@@ -859,7 +868,8 @@ class PackedRun(RunDirectory):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, read_only=True)
-        self._files, self._notes = {}, {}
+        self._files = {}
+        self._notes = {}
 
     def hold(self, manifest: Mapping[str, Any]) -> None:
         """Read the table of contents; raise if it is not of this run."""
@@ -916,10 +926,8 @@ def run_at(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirec
     """
     folder = checked_path(path)
     try:
-        is_run, is_recording = (
-            (folder / MANIFEST).is_file(),
-            (folder / RECORDING).is_file(),
-        )
+        is_run = (folder / MANIFEST).is_file()
+        is_recording = (folder / RECORDING).is_file()
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
     if not is_run:

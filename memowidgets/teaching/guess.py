@@ -16,10 +16,8 @@ SCRIPT = STATIC / "guess_page.js"
 SHEET = STATIC / "guess.css"
 SIXES = 100
 # log-LiRA from which, and below which, there is no doubt
-MEMORISED, HARMLESS = (
-    10.0,
-    1.0,
-)
+MEMORISED = 10.0
+HARMLESS = 1.0
 RARE = "atypical"  # kind of a generated patient
 
 
@@ -48,10 +46,8 @@ def drawn_sixes(
         Positions.
     """
     rng = np.random.default_rng(seed)
-    memorised, others = (
-        np.flatnonzero(log_lira >= MEMORISED),
-        np.flatnonzero(log_lira < HARMLESS),
-    )
+    memorised = np.flatnonzero(log_lira >= MEMORISED)
+    others = np.flatnonzero(log_lira < HARMLESS)
     sixes = []
     for _ in range(n):
         three = rng.choice(np.unique(kinds[others]), 3, replace=False)

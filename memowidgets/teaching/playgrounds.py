@@ -249,7 +249,8 @@ def make_cloud(n: int = 120, classes: int = 3, seed: int = 0) -> tuple[Floats, I
     centres = 2.5 * np.stack([np.cos(around), np.sin(around)], axis=1)
     noise = rng.normal(size=(n, 2)) * [1.0, 0.6]
     turn = around[labels] + np.pi / 3
-    cos, sin = np.cos(turn), np.sin(turn)
+    cos = np.cos(turn)
+    sin = np.sin(turn)
     turned = np.stack(
         [cos * noise[:, 0] - sin * noise[:, 1], sin * noise[:, 0] + cos * noise[:, 1]],
         1,

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-SAMPLES, HELD_OUT = "samples", "held-out samples"  # in errors of a pass
+# in errors of a pass
+SAMPLES = "samples"
+HELD_OUT = "held-out samples"
 LAYER = "layer."  # before the name of a layer in a pass
 COURSE = "trainer.json"
 REPEATS = "repeats.json"  # rows of a Trainer for each member that has several

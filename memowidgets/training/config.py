@@ -220,7 +220,8 @@ class Settings:
 
     def plan(self, n_members: int) -> CheckpointPlan:
         """Return the plan of the checkpoints: 0, every `checkpoint_every` epochs, the end."""
-        per_epoch, total = self.steps_per_epoch(n_members), self.total_steps(n_members)
+        per_epoch = self.steps_per_epoch(n_members)
+        total = self.total_steps(n_members)
         return CheckpointPlan(per_epoch, self.checkpoint_every, total, self.epochs)
 
     def rate(self, step: int, n_members: int, lr: float | None = None) -> float:
@@ -285,7 +286,9 @@ class CheckpointPlan:
             raise ValueError(
                 f"checkpoint_every (epochs) must be a positive number, not {every!r}"
             )
-        self.steps_per_epoch, self.every, self.total = steps_per_epoch, every, total
+        self.steps_per_epoch = steps_per_epoch
+        self.every = every
+        self.total = total
         known = None if total is None else total / steps_per_epoch
         self._epochs = known if epochs is None else epochs
 

@@ -19,7 +19,12 @@ Members = str | Sequence[Any] | NDArray[np.bool_]
 HeldOut = float | Dataset | Sequence[Any] | NDArray[np.bool_] | None
 
 SHADOW_DESIGNS = ("halves", "balanced", "canaries")
-_HELD_OUT, _TARGET, _SHADOW, _NOISE, _PAIR, _REFERENCE = 0, 1, 2, 5, 6, 7
+_HELD_OUT = 0
+_TARGET = 1
+_SHADOW = 2
+_NOISE = 5
+_PAIR = 6
+_REFERENCE = 7
 NOTHING_LEFT_OUT = (
     "the target trains on the whole pool, so shadow models can't tell what it would be without a "
     'sample: make the audit with members="half" for ground truth, or audit some samples with '

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from memowidgets.store import RunDirectory
 from memowidgets.training.checkpoint import Record
 
-_EXPECTED = (
-    20  # draws of a class: none of them has a chance of exp(-20) by a fair shuffle
-)
+# draws of a class: none of them has a chance of exp(-20) by a fair shuffle
+_EXPECTED = 20
 
 
 def draws_of(name: str) -> str:
@@ -42,7 +41,8 @@ class Draws:
     """
 
     def __init__(self, loader: Any, rows: Sequence[Sequence[int]]) -> None:
-        self._rows, self._skipped = rows, 0
+        self._rows = rows
+        self._skipped = 0
         self.are_seen = _count_batches(loader, self._count)
         n = len(loader.dataset) if self.are_seen else 0
         self._counts = np.zeros(n, np.int64)
@@ -142,7 +142,8 @@ def never_drawn(
     if not run.has(draws_of(record.name), record.weights):
         return None
     kept = run.read_tensors(draws_of(record.name), record.weights)
-    counts, n_rows = np.array(kept["members"]), int(kept.metadata["rows"])
+    counts = np.array(kept["members"])
+    n_rows = int(kept.metadata["rows"])
     drawn = int(kept.metadata["drawn"])
     if record.epoch >= 1 and drawn >= n_rows:
         return np.flatnonzero(counts == 0), drawn

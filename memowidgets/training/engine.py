@@ -73,7 +73,9 @@ from memowidgets.vocabulary import Note, first_line, listed
 
 _POLL_SECONDS = 0.2
 _ALIGNED = 64  # bytes, for vector instructions
-_GAP, _LOSS = "gap.", "loss."  # before the name of a checkpoint
+# before the name of a checkpoint
+_GAP = "gap."
+_LOSS = "loss."
 _LAYER = "forward.layer."
 _CHOICE = "shadows.json"
 
@@ -160,7 +162,8 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> Content:
         What it is, and how it was made.
     """
     start = time.monotonic()
-    design, kind = job.design, job.shadows.kind
+    design = job.design
+    kind = job.shadows.kind
     members = job.shadows.members(design, job.seed, index)
     own = design.pool[members]
     # no other thread uses this model: a pass keeps what it captures there; copy would pickle it
@@ -205,9 +208,11 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> Content:
 def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
     """Return the checkpoints in order, each at the shadow's own step of the target's epoch."""
     wanted = dict(job.checkpoints) | job.traced
-    settings, n_target = job.recipe.settings, len(job.design.members)
+    settings = job.recipe.settings
+    n_target = len(job.design.members)
     if settings.steps_per_epoch(n_members) != settings.steps_per_epoch(n_target):
-        own, of = settings.total_steps(n_members), settings.total_steps(n_target)
+        own = settings.total_steps(n_members)
+        of = settings.total_steps(n_target)
         for (
             name,
             step,
@@ -258,7 +263,8 @@ def fill(
         version or other code.
     """
     device = "auto" if executor is not None and job.recipe.anywhere else None
-    name, orders = uuid.uuid4().hex, Orders()
+    name = uuid.uuid4().hex
+    orders = Orders()
     with (
         _explain_failure(files, job),
         _ready(job, executor, processes) as (workers, source),
@@ -364,10 +370,12 @@ def _local_processes(
     kind, _, chosen = job.recipe.device.partition(":")
     gpus = None
     if kind not in ("cpu", "mps"):
-        gpus, n = get_context("loky").SimpleQueue(), count_devices(kind)
+        gpus = get_context("loky").SimpleQueue()
+        n = count_devices(kind)
         for i in range(processes):
             gpus.put(job.recipe.device if chosen else f"{kind}:{i % n}")
-    threads, kill = max(1, cores() // processes), True
+    threads = max(1, cores() // processes)
+    kill = True
     prefix = "memowidgets-samples-"
     with tempfile.TemporaryDirectory(
         prefix=prefix, ignore_cleanup_errors=True
@@ -409,7 +417,8 @@ def _explain_failure(files: ShadowSet, job: ShadowJob) -> Iterator[None]:
         of_dask = type(error).__module__.partition(".")[0] == "distributed"
         if not (of_dask or isinstance(error, BrokenExecutor | CancelledError)):
             raise
-        noun, call = job.shadows.kind.noun, job.shadows.kind.call
+        noun = job.shadows.kind.noun
+        call = job.shadows.kind.call
         raise StoreError(
             f"the workers ended while training {noun}s ({first_line(error)}). The {len(files)} "
             f"finished {noun}s are kept; call {call} again"
@@ -445,7 +454,8 @@ class JobFile:
         """
         arrays: list[Any] = []
         pickled = pack(job, arrays.append)
-        path, places = Path(folder) / "job", []
+        path = Path(folder) / "job"
+        places = []
         try:
             with path.open("xb") as file:
                 for content in (pickled, *(array.raw() for array in arrays)):
@@ -520,7 +530,8 @@ def train_ordered(
 def forget_job() -> None:
     """Free the samples and the frozen weights that this process keeps for its next order."""
     with _Kept.mutex:
-        _Kept.name, _Kept.job = "", None
+        _Kept.name = ""
+        _Kept.job = None
 
 
 def start_local(parent: int, folder: str, threads: int, gpus: Any) -> None:
@@ -561,7 +572,8 @@ def start_local(parent: int, folder: str, threads: int, gpus: Any) -> None:
 @functools.cache
 def versions() -> str:
     """Return what must be the same in all processes, with a digest of the package's code."""
-    package, code = Path(__file__).parents[1], hashlib.sha256()
+    package = Path(__file__).parents[1]
+    code = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         code.update(
             file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes()
@@ -652,8 +664,12 @@ class ShadowSet:
         none: Absent | None = None,
         kind: Kind = SHADOW,
     ) -> None:
-        self._run, self.key, self._config, self._precision = run, key, config, precision
-        self._none, self._kind = none, kind
+        self._run = run
+        self.key = key
+        self._config = config
+        self._precision = precision
+        self._none = none
+        self._kind = kind
         self._folder = kind.folder if key == "halves" else f"{kind.folder}/{key}"
 
     def __len__(self) -> int:
@@ -797,7 +813,8 @@ class ShadowSet:
             missing, job = self.missing(part, job)
             if not missing:
                 return
-            done, total = len(part) - len(missing), len(part)
+            done = len(part) - len(missing)
+            total = len(part)
             progress.report(done, total, f"training {self._kind.noun}s")
             if executor is None:
                 free_memory(torch_device(job.recipe.device))
@@ -816,7 +833,8 @@ class ShadowSet:
         held = self.checkpoints()
         kept = {name: step for name, step in job.known.items() if name in held}
         passes = {_forward_of(self.file(index)) for index in self.indices()}
-        before, forward = passes.pop() if len(passes) == 1 else None, job.forward
+        before = passes.pop() if len(passes) == 1 else None
+        forward = job.forward
         if forward is None:
             forward = before
         elif before is not None and before.checkpoint == forward.checkpoint:
@@ -830,7 +848,8 @@ class ShadowSet:
         if not self._run.has(self._name(index)):
             return False
         file = self.file(index)
-        wanted, kept = job.forward, _forward_of(file)
+        wanted = job.forward
+        kept = _forward_of(file)
         if wanted is not None and (
             kept is None or kept.checkpoint != wanted.checkpoint
         ):

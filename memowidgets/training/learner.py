@@ -73,15 +73,16 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
+WEIGHTS = "weights."
+_OPTIMIZER = "optimizer."
+_RANDOM = "random."
 _FIRST_RATE = "first_lr"  # learning rate of a group that the schedule scales
 _TARGET_STREAM = 3
 _SHARE = 1 / 4  # largest share of the free memory that a kept model may have
 _FREE_BYTES = 2**32  # where a device does not tell its free memory
 _SAME = 1e-4  # of a loss in nats, where it is rounded as in training: the difference is 0 there
-_ELSEWHERE = (
-    1e-2  # in the median, on another device or with other versions, as TF32 explains
-)
+# in the median, on another device or with other versions, as TF32 explains
+_ELSEWHERE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,9 @@ class Learner:
     def __init__(self, recipe: Recipe, members: NDArray[np.int64], seed: int) -> None:
         import torch
 
-        self.recipe, self.members, self.seed = recipe, members, seed
+        self.recipe = recipe
+        self.members = members
+        self.seed = seed
         self.step = 0
         self._device = torch.device(recipe.device)
         self.precision = resolve_precision(self._device, recipe.settings.precision)
@@ -254,7 +257,8 @@ class Learner:
         """Compute gradients of the mean loss over a step's samples, batch by batch."""
         import torch
 
-        model, settings = self.recipe.model, self.recipe.settings
+        model = self.recipe.model
+        settings = self.recipe.settings
         self._optimizer.zero_grad(set_to_none=True)
         for start in range(0, len(samples), settings.batch_size):
             batch = samples[start : start + settings.batch_size]
@@ -449,7 +453,8 @@ class Loaded:
         told = free_bytes(torch_device(learner.recipe.device))
         free = _FREE_BYTES if told is None else told
         if learner.forget_optimizer() <= _SHARE * free:
-            self._learner, self._of = learner, of
+            self._learner = learner
+            self._of = of
             Loaded._last = weakref.ref(self)
 
     def drop(self) -> None:
@@ -480,7 +485,9 @@ class ModelPasses:
     def __init__(
         self, recipe: Recipe, members: NDArray[np.int64], held_out: Dataset | None
     ) -> None:
-        self.recipe, self.members, self.held_out = recipe, members, held_out
+        self.recipe = recipe
+        self.members = members
+        self.held_out = held_out
         self.labels: NDArray[np.int64] = recipe.data.labels[members]
 
     def ask(
@@ -569,12 +576,10 @@ class TargetTraining:
         seed: int,
         loaded: Loaded | None = None,
     ) -> None:
-        self._run, self.recipe, self._design, self._held_out = (
-            run,
-            recipe,
-            design,
-            held_out,
-        )
+        self._run = run
+        self.recipe = recipe
+        self._design = design
+        self._held_out = held_out
         self._loaded = loaded or Loaded()
         self._seed = derived_seed(seed, _TARGET_STREAM)
 
@@ -638,7 +643,8 @@ class TargetTraining:
             with self._loaded.alone, self._run.lock("checkpoints"):
                 learner = self._learner_at(record.name)
                 seen = learner.look_at(everything, data=self._held_out)
-                losses, labels = seen.losses, self._held_out.labels
+                losses = seen.losses
+                labels = self._held_out.labels
                 write_held_out(self._run, record, losses, labels, members)
 
     def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
@@ -674,7 +680,8 @@ class TargetTraining:
         StoreError
             If what the model computes has changed since.
         """
-        kept, members = self._kept_losses(record), self._design.members
+        kept = self._kept_losses(record)
+        members = self._design.members
         places = np.arange(len(members))
         if seen is None:
             if kept is not None:
@@ -733,10 +740,12 @@ class TargetTraining:
             )
         for record in read_records(parent):
             if record.step <= last.step and record.name in by_name:
-                resume, metadata = f"checkpoints/{record.name}/resume", dict[str, str]()
+                resume = f"checkpoints/{record.name}/resume"
+                metadata = dict[str, str]()
                 if parent.has(resume):
                     state = parent.read_tensors(resume)
-                    arrays, metadata = dict(state), dict(state.metadata)
+                    arrays = dict(state)
+                    metadata = dict(state.metadata)
                 else:
                     kept = self._kept_weights(parent, record.name)
                     arrays = {WEIGHTS + key: value for key, value in kept.items()}
@@ -750,7 +759,8 @@ class TargetTraining:
 
         A fork has the state from `start_from` instead.
         """
-        start, began = start_of(name_of(epoch)), time.monotonic()
+        start = start_of(name_of(epoch))
+        began = time.monotonic()
         if self._run.has(start):
             state = self._run.read_tensors(start)
             learner.resume(state, state.metadata)
@@ -771,7 +781,8 @@ class TargetTraining:
 
     def _learner_at(self, name: str) -> Learner:
         """Return the module of a checkpoint, in the precision of its recorded pass."""
-        settings, record = self.recipe.settings, read_record(self._run, name)
+        settings = self.recipe.settings
+        record = read_record(self._run, name)
         if (known := self._loaded.find(self._identity(record))) is not None:
             return known
         if record.precision not in COMPUTED:

@@ -80,7 +80,8 @@ class LightningCallback(Callback):
             raise TypeError(
                 f"watch must be what mw.watch returns, not {type(watch).__name__}"
             )
-        self._watch, self._stop = watch, stop
+        self._watch = watch
+        self._stop = stop
         self._seen = 0
         self._began = 0
 
@@ -98,7 +99,8 @@ class LightningCallback(Callback):
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
         """Warn if the first whole epoch has another number of steps than mw.watch was given."""
-        steps, told = trainer.global_step - self._began, self._watch.steps_per_epoch
+        steps = trainer.global_step - self._began
+        told = self._watch.steps_per_epoch
         is_cut = trainer.should_stop or trainer.global_step == trainer.max_steps
         if self._began == 0 and steps != told and not is_cut:
             warn_user(

@@ -405,7 +405,8 @@ class Lookout:
     def __init__(
         self, run: RunDirectory, labels: NDArray[np.int64], rule: StopRule
     ) -> None:
-        self.rule, self._run = rule, run
+        self.rule = rule
+        self._run = run
         self._guessing = float(np.median(losses_of_guessing(labels, labels)))
 
     def curves(self, records: Sequence[Record]) -> TrainingCurves:
@@ -447,10 +448,12 @@ class Lookout:
 
     def told(self, records: Sequence[Record]) -> Prediction | None:
         """Return the place that was told at one of these checkpoints, if one was."""
-        told, names = read_told(self._run), [record.name for record in records]
+        told = read_told(self._run)
+        names = [record.name for record in records]
         if told is None or not {told.place, told.at} <= {*names}:
             return None
-        known, place = records[: names.index(told.at) + 1], names.index(told.place)
+        known = records[: names.index(told.at) + 1]
+        place = names.index(told.place)
         return described(
             self.rule, known, place, told.why, knows_losses=told.knows_losses
         )

@@ -53,10 +53,8 @@ _SIDE = 4
 _TRIED = 2  # samples
 _SAMPLED = 1024  # values of a frozen weight in a digest
 # rounding of logits, on other devices and in other batches
-_FLOAT32, _SHORT = (
-    1e-3,
-    5e-2,
-)
+_FLOAT32 = 1e-3
+_SHORT = 5e-2
 Positions = NDArray[np.int64]
 
 
@@ -125,7 +123,8 @@ class Batches:
     def __init__(
         self, data: Dataset, pairs: Pairs | None, batch_size: int | None
     ) -> None:
-        self._data, self._pairs = data, pairs
+        self._data = data
+        self._pairs = pairs
         own = None if pairs is None else pairs.batch_size
         self.size = batch_size or own or _BATCH
         self._texts = _texts_of(data)
@@ -202,7 +201,8 @@ def call_module(module: nn.Module, inputs: Any) -> Any:
     try:
         takes.bind(*given, **named)
     except TypeError:  # some take a whole mapping
-        given, named = (inputs,), {}
+        given = (inputs,)
+        named = {}
     try:
         return module(*given, **named)
     except (TypeError, AttributeError) as error:
@@ -266,7 +266,9 @@ class Capture:
     """
 
     def __init__(self, module: nn.Module, layers: Layers, head: str | None) -> None:
-        self._module, self._layers, self._head = module, layers, head
+        self._module = module
+        self._layers = layers
+        self._head = head
         self._raw: dict[str, Tensor] = {}
         self._mask: Tensor | None = None
         self._stack = ExitStack()

@@ -38,11 +38,11 @@ SAMPLES = 8
 PROBE = {"torch": str, "machine": str, "device": str, "numbers": {str: [float]}}
 """Form of a probe in a manifest."""
 
-_WEIGHTS, _FIRST = "module weights", "module first values"
+_WEIGHTS = "module weights"
+_FIRST = "module first values"
 _SEED = 20251123
-_BOUND = (
-    1e-5  # instruction sets and numbers of threads agree better, 1 % of a rate does not
-)
+# instruction sets and numbers of threads agree better, 1 % of a rate does not
+_BOUND = 1e-5
 _ROUNDED = 3e-2  # what a module answers on another device
 _NONE = [-1.0, 0.0]  # in the place of a gradient's numbers: there is no gradient
 _MOST = 20_000_000  # trained values of which the optimizer is asked about each
@@ -91,7 +91,8 @@ def make_probe(
     """
     import torch
 
-    version, numbers = torch.__version__.partition("+")[0], Numbers()
+    version = torch.__version__.partition("+")[0]
+    numbers = Numbers()
     made = {
         "torch": version,
         "machine": platform.machine(),
@@ -125,7 +126,8 @@ def first_apart(stored: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     What one of them was not asked about is not compared. First values, and what a module does in
     training, are compared where torch, machine and device are the same.
     """
-    there, now = stored["numbers"], here["numbers"]
+    there = stored["numbers"]
+    now = here["numbers"]
     is_near = stored["device"] == here["device"]
     is_same = is_near and all(stored[key] == here[key] for key in ("torch", "machine"))
     roles = {_role(name) for name in there} & {_role(name) for name in now}
@@ -175,7 +177,8 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
     StoreError
         With the difference.
     """
-    model, settings = recipe.model, recipe.settings
+    model = recipe.model
+    settings = recipe.settings
     here = make_probe(model, recipe.data, design.pool, settings, len(design.members))
     if found := first_apart(stored, here):
         raise StoreError(

@@ -134,7 +134,9 @@ class Recorder:
     ) -> None:
         if keep not in KEEP:
             raise ValueError(f"unknown keep {keep!r}; valid: {', '.join(KEEP)}")
-        self.run, self.passes, self.keep = run, passes, keep
+        self.run = run
+        self.passes = passes
+        self.keep = keep
         self._plan = plan
         self._stop = stop
         rule = stop or read_stop(run, has_records=False)
@@ -205,12 +207,14 @@ class Recorder:
         ValueError
             If it has those of another training, or lacks step 0 of this one.
         """
-        place, steps_per_epoch = self.run.path, self._plan.steps_per_epoch
+        place = self.run.path
+        steps_per_epoch = self._plan.steps_per_epoch
         advice = (
             "choose another path, delete the folder, or pass mw.watch overwrite=True"
         )
         with self.run.lock("checkpoints"):
-            records, course = read_records(self.run), read_course(self.run)
+            records = read_records(self.run)
+            course = read_course(self.run)
             if records and course is None:
                 raise StoreError(
                     f"{place} has checkpoints of audit.train(); choose another path"
@@ -218,7 +222,8 @@ class Recorder:
             if overwrite:
                 forget_checkpoints(self.run, records)
                 self.run.place(COURSE).unlink(missing_ok=True)
-                records, course = [], None
+                records = []
+                course = None
             own = steps_per_epoch, self.keep
             if (
                 course
@@ -296,12 +301,12 @@ class Recorder:
 
         The record comes last: a checkpoint without one was not finished.
         """
-        run, passes, epoch = self.run, self.passes, self._plan.epoch_of(step)
+        run = self.run
+        passes = self.passes
+        epoch = self._plan.epoch_of(step)
         weights = weights or passes.weights(module)
-        name, digest = (
-            name_of(epoch),
-            weights.digest or digest_of_arrays(weights.arrays),
-        )
+        name = name_of(epoch)
+        digest = weights.digest or digest_of_arrays(weights.arrays)
         folder = f"checkpoints/{name}"
         beside = forward_of(name), held_out_of(name), draws_of(name)
         run.forget(*beside, f"scores/{name}")
@@ -338,7 +343,8 @@ class Recorder:
             seen.made_by,
         )
         if unseen is not None:
-            losses, labels = unseen.seen.losses, unseen.labels
+            losses = unseen.seen.losses
+            labels = unseen.labels
             write_held_out(run, record, losses, labels, passes.labels)
         if self._draws is not None:
             self._draws.write(run, name, digest)
@@ -358,7 +364,8 @@ class Recorder:
         StoreError
             If another training was recorded here meanwhile.
         """
-        device, module = device_of(module), unwrap(module)
+        device = device_of(module)
+        module = unwrap(module)
         weights = self.passes.weights(module)
         with restore_in_main_thread(device), self.run.lock("checkpoints"):
             records = read_records(self.run)
@@ -465,7 +472,8 @@ class Recorder:
 
 def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
     """Delete checkpoints, the last one first: step 0 is there as long as any other is."""
-    course, names = read_course(run), [record.name for record in records]
+    course = read_course(run)
+    names = [record.name for record in records]
     forget_told(run, names)
     if course is not None:
         left = {name: of for name, of in course.weights.items() if name not in names}

@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 _MASKED = -100
-_BEFORE, _BEHIND = 4, 8  # tokens that an error shows around the first that differs
+# tokens that an error shows around the first that differs
+_BEFORE = 4
+_BEHIND = 8
 _SIDE = 8  # rows and columns of an image's summary
 _CLOSE = 0.05  # of normalised pixels, about a hundredth of their range
 _OF_PROMPTS = (
@@ -177,9 +179,11 @@ class MemorizationCallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Check that the audit belongs to this training, and record step 0."""
-        self._resumed, self.interrupted = state.global_step > 0, None
+        self._resumed = state.global_step > 0
+        self.interrupted = None
         self._progress = Progress() if args.disable_tqdm else None
-        passes, loader = self._recorder.passes, kwargs.get("train_dataloader")
+        passes = self._recorder.passes
+        loader = kwargs.get("train_dataloader")
         try:
             batches = len(loader)  # type: ignore[arg-type]
         except TypeError:  # streamed data
@@ -326,7 +330,8 @@ class TrainerPasses(ModelPasses):
         check_adapters(module)
         if not isinstance(model, CausalLM):
             config: Any = plain(module).config
-            width, n = int(config.num_labels), len(self.recipe.data.class_names)
+            width = int(config.num_labels)
+            n = len(self.recipe.data.class_names)
             if width != n:
                 raise ValueError(
                     f"the model in training has {width} logits for {n} classes"
@@ -439,7 +444,8 @@ def check_rows(loader: Any, passes: TrainerPasses) -> list[list[int]]:
     UserWarning
         About what could not be checked.
     """
-    recipe, aside = passes.recipe, passes.held_out
+    recipe = passes.recipe
+    aside = passes.held_out
     prompts = isinstance(recipe.model, CausalLM)
     try:
         rows = _read_rows(loader, prompts=prompts)
@@ -539,7 +545,8 @@ def _samples(recipe: Recipe, data: Dataset, positions: NDArray[np.int64]) -> lis
     feed = recipe.model.feeder(data, torch.device("cpu"))
     found = []
     for position in positions:
-        inputs, label = feed(np.array([position])), int(data.labels[position])
+        inputs = feed(np.array([position]))
+        label = int(data.labels[position])
         name = str(data.ids[position])
         if isinstance(recipe.model, CausalLM):
             ids = [*inputs["input_ids"][0].tolist(), int(inputs["options"][0, label])]

@@ -81,7 +81,7 @@ def _without(work: Callable[[], None]) -> Callable[[], None]:
 def _no_checksums() -> Iterator[None]:
     """Write zeros for the checksums, and compare nothing."""
     with (
-        mock.patch("memowidgets.store.directory.checksum", return_value="0" * 32),
-        mock.patch("memowidgets.store.directory.Tensors._check", return_value=None),
+        mock.patch("memowidgets.store.tensors.checksum", return_value="0" * 32),
+        mock.patch("memowidgets.store.tensors.Tensors._check", return_value=None),
     ):
         yield

@@ -22,7 +22,7 @@ from memowidgets.files import (
 )
 from memowidgets.metrics import logit_gap
 from memowidgets.store import RECORDING, RunDirectory, StoreError, Tensors, run_at
-from memowidgets.store.directory import Label, whole_file
+from memowidgets.store.tensors import Label, whole_file
 
 if TYPE_CHECKING:
     import os

@@ -4,18 +4,20 @@ from memowidgets.store.directory import (
     FORMAT,
     MANIFEST,
     RECORDING,
+    PackedRun,
+    RunDirectory,
+    run_at,
+)
+from memowidgets.store.errors import (
     Absent,
     ForeignError,
     LockedError,
     MissingError,
     NotThereError,
-    PackedRun,
-    RunDirectory,
     StoreError,
-    Tensors,
-    run_at,
     without_advice,
 )
+from memowidgets.store.tensors import Tensors
 
 __all__ = [
     "FORMAT",

@@ -1,46 +1,54 @@
-"""A run directory: a manifest, notes in JSON and safetensors files, written atomically.
+"""A run directory: a manifest, notes in JSON and files of arrays, written atomically.
 
 A recording is such a run in two files: its manifest, and one with all its arrays and notes.
 
-A file is first written under a temporary name and then renamed, so it is never half-written. All
-arrays are in safetensors files, which `Tensors` maps instead of copying. A pass with all its layers
-is one such file, so it appears whole or not at all. Its header has a digest of itself, which is
-checked when it is opened, and one of each array, which is checked when that array is first used.
+A file is first written under a temporary name and then renamed, so it is never half-written. A pass
+with all its layers is one file of arrays, so it appears whole or not at all.
 """
 
 from __future__ import annotations
 
 import copy
-import errno
 import json
-import math
 import os
 import shutil
 import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import (
-    KEY,
     UNFINISHED,
     checked_path,
-    checksum,
     digest,
     fingerprints,
     make_private,
-    open_regular,
     read_whole,
     replacement_of,
     state_of,
     sync,
+)
+from memowidgets.store.errors import (
+    INSTALL,
+    BrokenError,
+    ForeignError,
+    LockedError,
+    StoreError,
+    explain_failures,
+)
+from memowidgets.store.tensors import (
+    Label,
+    Tensors,
+    map_file,
+    parsed_json,
+    seal,
+    whole_file,
 )
 from memowidgets.vocabulary import quoted, visible
 
@@ -48,431 +56,6 @@ FORMAT = 4
 MANIFEST = "manifest.json"
 RECORDING = "recording.safetensors"
 _OLD_SECONDS = 3600
-_FIXES = {
-    errno.ENOSPC: "the disk is full; free some space and call again",
-    errno.EDQUOT: "your disk quota is used up; free some space and call again",
-    errno.EROFS: "the file system is read-only; choose another path",
-    errno.EACCES: "permission is denied; make the folder writable or choose another path",
-    errno.EPERM: "permission is denied; make the folder writable or choose another path",
-}
-_DTYPES = {
-    "BOOL": "?",
-    "U8": "u1",
-    "I8": "i1",
-    "I16": "<i2",
-    "I32": "<i4",
-    "I64": "<i8",
-    "F16": "<f2",
-    "F32": "<f4",
-    "F64": "<f8",
-}
-_NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
-_DELETE_IT = "delete it and call again"
-_INSTALL = "install the package again"
-# as long as a checksum, so that a header can be written before its arrays
-_NO_CHECKSUM = "0" * 32
-
-
-# what goes wrong
-
-
-class StoreError(RuntimeError):
-    """A run directory cannot be read, written or locked; the message says why.
-
-    Parameters
-    ----------
-    message : str
-        The message. It may contain names from untrusted files, so invisible characters are
-        replaced by their numbers.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(visible(message))
-
-
-class LockedError(StoreError):
-    """Another process holds the lock."""
-
-
-class _UnusableError(StoreError):
-    """A file cannot be used; the message has the fault and the remedy."""
-
-    def __init__(self, fault: str, remedy: str = _DELETE_IT) -> None:
-        super().__init__(f"{fault}: {remedy}")
-        self.fault = fault
-
-
-class BrokenError(_UnusableError):
-    """A file of a run directory differs from what was written."""
-
-
-class ForeignError(_UnusableError):
-    """A file of a run directory does not belong in its place."""
-
-
-class MissingError(BrokenError, KeyError):
-    """A file lacks an array."""
-
-    __str__ = Exception.__str__  # KeyError's adds quotation marks
-
-
-class NotThereError(StoreError, ValueError):
-    """Something is not there; the message says what, where, and what to do.
-
-    Parameters
-    ----------
-    what : str
-        What is not there, and why if that is known.
-    do : str
-        What to do in Python, so that it is there; empty if nothing helps.
-    where : str
-        Name of the checkpoint where it is not; empty if it is nowhere.
-
-    Attributes
-    ----------
-    said : str
-        The message without what to do, for a page whose reader runs nothing.
-
-    Examples
-    --------
-    >>> str(NotThereError("the losses were not kept", "train again", "epoch-2"))
-    'the losses were not kept at epoch-2: train again'
-    """
-
-    def __init__(self, what: str, do: str = "", where: str = "") -> None:
-        self.what = visible(what)
-        self.do = do
-        self.where = where
-        self.said = f"{self.what} at {where}" if where else self.what
-        super().__init__(f"{self.said}: {do}" if do else self.said)
-
-
-@dataclass(frozen=True)
-class Absent:
-    """What stands where something is not there, put there by whoever knows why.
-
-    Attributes
-    ----------
-    what, do : str
-        As in `NotThereError`.
-    """
-
-    what: str
-    do: str = ""
-
-    def error(self, where: str = "") -> NotThereError:
-        """Return the error for whoever needs it at a checkpoint."""
-        return NotThereError(self.what, self.do, where)
-
-    def refuse(self, *_: object) -> NoReturn:
-        """Raise the error, in place of a function whose result is not there."""
-        raise self.error()
-
-
-def without_advice(error: Exception) -> str:
-    """Return what an error says to a reader of a page, who calls nothing."""
-    return error.said if isinstance(error, NotThereError) else str(error)
-
-
-@contextmanager
-def explain_failures(path: Path, run: Path) -> Iterator[None]:
-    """Turn the system's error about writing a file of a run into a `StoreError`."""
-    try:
-        yield
-    except OSError as error:
-        fix = _FIXES.get(cast("int", error.errno), error.strerror or str(error))
-        raise StoreError(
-            f"{path} cannot be written: {fix}. {run} is unchanged"
-        ) from error
-
-
-# a file of arrays
-
-
-class _Place(NamedTuple):
-    """Where an array is in a packed file: in the planes of which type, and from which number."""
-
-    stored: str
-    start: int
-    shape: tuple[int, ...]
-    shown: str
-    checksum: str
-
-
-class Tensors(Mapping[str, NDArray[Any]]):
-    """The arrays of one safetensors file, memory-mapped, so that only what is used is read.
-
-    The first use of an array reads it once as a whole, to compare it with its checksum.
-
-    A recording holds many such files in one: `packed` reads that.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Attributes
-    ----------
-    metadata : dict of str
-        Text that was written with the arrays.
-    run : str or None
-        Identity of the run that the file belongs to, empty if unknown. None: it has no stamp.
-    of : str
-        Digest of the weights behind the arrays. Empty if there are none.
-    state : tuple of int
-        State of the file whose header was read.
-
-    Raises
-    ------
-    ValueError, LookupError, TypeError
-        If the file or its stamp is broken.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._remedy = _DELETE_IT
-        header, self._start, self.state = _header(path)
-        self.metadata: dict[str, str] = header.pop("__metadata__", {})
-        self.run, self.of, self._checksums = _read_stamp(self.metadata, header)
-        self._entries: dict[str, dict[str, Any]] = header
-        self._names: Mapping[str, object] = header
-        self._packed: dict[str, _Place] | None = None
-        self._checked: set[str] = set()
-
-    @classmethod
-    def open_packed(
-        cls, path: Path, run: str
-    ) -> tuple[dict[str, Tensors], dict[str, Any]]:
-        """Return what `pack` wrote into one file: the files with arrays by name, and the notes.
-
-        `run` is the identity of the run that they must belong to.
-
-        Raises
-        ------
-        ValueError
-            If the file is not one that `pack` wrote for this run.
-        """
-        whole = cls(path)
-        if whole.run != run:
-            raise ValueError("it belongs to another run")
-        content = _parsed(whole.metadata["packed"])
-        found = {}
-        for name, about in content["files"].items():
-            one = found[name] = copy.copy(whole)
-            packed = {k: _Place(*v) for k, v in about["arrays"].items()}
-            one._names = one._packed = packed
-            one._checksums = {k: place.checksum for k, place in packed.items()}
-            one._checked = set()
-            one._remedy = _INSTALL
-            one.metadata = about["metadata"]
-            one.of = about["of"]
-        return found, content["notes"]
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in self:
-            raise MissingError(f"{self._path} lacks {quoted(name)}", self._remedy)
-        if self._packed is None:
-            array = self._map(name)
-            self._check(name, array)
-            return array
-        place = self._packed[name]
-        array = self._unpack(place)
-        self._check(name, array)
-        return array.reshape(place.shape).astype(place.shown)
-
-    def _check(self, name: str, array: NDArray[Any]) -> None:
-        """Raise if an array that was not used before differs from what was written."""
-        if name in self._checked:
-            return
-        if checksum(array) != self._checksums.get(name):
-            raise BrokenError(
-                f"{self._path} is broken (the values of {quoted(name)} were changed after they "
-                "were written)",
-                self._remedy,
-            )
-        self._checked.add(name)
-
-    def _map(self, name: str) -> NDArray[Any]:
-        entry = self._entries[name]
-        dtype = np.dtype(_DTYPES[entry["dtype"]])
-        shape = tuple(entry["shape"])
-        offset = self._start + entry["data_offsets"][0]
-        with open_regular(self._path) as file:  # another file's header would be misread
-            if state_of(os.fstat(file.fileno())) != self.state:
-                raise StoreError(
-                    f"{self._path} was replaced while it was read; call again"
-                )
-            if 0 in shape:
-                return np.empty(shape, dtype)
-            return np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
-
-    def _unpack(self, place: _Place) -> NDArray[Any]:
-        """Return a packed array in memory, flat and in the type in which it is stored.
-
-        A recording has first bytes of all numbers side by side, then second bytes, and so on.
-        """
-        end = place.start + math.prod(place.shape)
-        planes = self._map(place.stored)[:, place.start : end]
-        return np.ascontiguousarray(np.moveaxis(planes, 0, -1)).view(place.stored)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-
-class Label(NamedTuple):
-    """What a file of arrays says of itself.
-
-    Attributes
-    ----------
-    run : str
-        Identity of the run that it belongs to.
-    of : str
-        Digest of the weights behind its arrays. Empty if there are none.
-    metadata : mapping of str
-        Text beside the arrays.
-    """
-
-    run: str
-    of: str
-    metadata: Mapping[str, str]
-
-
-def whole_file(arrays: Mapping[str, NDArray[Any]], label: Label) -> bytes:
-    """Return the bytes of a safetensors file; those of equal arrays and labels are equal."""
-    kinds = {name: (array.dtype, array.shape) for name, array in arrays.items()}
-    head, places, _ = _head(kinds, label, _checksums_of(arrays))
-    parts = (np.ascontiguousarray(arrays[name]).reshape(-1) for name in places)
-    return b"".join([head, *(part.view(np.uint8).data for part in parts)])
-
-
-def map_file(
-    file: Path, shapes: Mapping[str, tuple[int, ...]], label: Label
-) -> dict[str, NDArray[Any]]:
-    """Create a safetensors file of float32 arrays of these shapes, and map them.
-
-    It cannot be read before `seal` was called.
-    """
-    kinds = {name: (np.dtype("<f4"), tuple(shape)) for name, shape in shapes.items()}
-    head, places, size = _head(kinds, label, dict.fromkeys(kinds, _NO_CHECKSUM))
-    with file.open("wb") as out:
-        out.write(head)
-        # reserves the space, so that a full disk fails now
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(out.fileno(), len(head), size)
-        else:
-            out.truncate(len(head) + size)
-    return {
-        name: np.memmap(file, "<f4", "r+", len(head) + place, kinds[name][1])
-        for name, place in places.items()
-    }
-
-
-def seal(file: Path, arrays: Mapping[str, NDArray[Any]], label: Label) -> None:
-    """Write the checksums of what was filled in into the header that `map_file` wrote."""
-    kinds = {name: (array.dtype, array.shape) for name, array in arrays.items()}
-    head, _, _ = _head(kinds, label, _checksums_of(arrays))
-    with file.open("rb+") as out:
-        out.write(head)
-
-
-def _checksums_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
-    return {name: checksum(array) for name, array in arrays.items()}
-
-
-def _head(
-    kinds: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
-    label: Label,
-    checksums: Mapping[str, str],
-) -> tuple[bytes, dict[str, int], int]:
-    """Return the bytes before the data, where each array begins in them, and their size.
-
-    Arrays of wide numbers come first, so that all are aligned. Whatever the checksums are, there
-    are as many bytes.
-    """
-    entries: dict[str, Any] = {}
-    places = {}
-    end = 0
-    for name, (dtype, shape) in sorted(
-        kinds.items(), key=lambda kind: -kind[1][0].itemsize
-    ):
-        places[name], end = end, end + dtype.itemsize * math.prod(shape)
-        offsets = [places[name], end]
-        entries[name] = {
-            "dtype": _NAMES[dtype],
-            "shape": list(shape),
-            "data_offsets": offsets,
-        }
-    metadata = dict(label.metadata)
-    stamp: dict[str, Any] = {"run": label.run, "of": label.of, "checksums": checksums}
-    stamp["check"] = digest([stamp, metadata, entries])
-    metadata[KEY] = json.dumps(stamp)
-    text = json.dumps({"__metadata__": metadata, **entries}).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text, places, end
-
-
-def _read_stamp(
-    metadata: dict[str, str], entries: Mapping[str, Any]
-) -> tuple[str | None, str, dict[str, str]]:
-    """Take the stamp out of the metadata; return its run, its weights and its checksums.
-
-    Anyone may have written it.
-    """
-    text = metadata.pop(KEY, None)
-    if text is None:
-        return None, "", {}
-    stamp = _parsed(text)
-    check = stamp.pop("check", None) if isinstance(stamp, dict) else None
-    if check is None or check != digest([stamp, metadata, entries]):
-        raise ValueError("its header was changed after it was written")
-    run = stamp["run"]
-    of = stamp["of"]
-    checksums = stamp["checksums"]
-    if not (
-        isinstance(run, str) and isinstance(of, str) and isinstance(checksums, dict)
-    ):
-        raise TypeError("the run and the weights in its stamp must be texts")
-    return run, of, checksums
-
-
-def _parsed(text: str | bytes) -> Any:
-    """Return what a header or a note holds in JSON; raise an error in words if it is none."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"it is not JSON from {place} on") from None
-    except UnicodeDecodeError:
-        raise ValueError("it is not a text in UTF-8") from None
-    except RecursionError:
-        raise ValueError("its JSON is nested too deeply") from None
-
-
-def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
-    """Return a safetensors file's entries, start of the data, and state; the library checks it."""
-    from safetensors import SafetensorError, safe_open
-
-    with open_regular(path) as file:
-        state = state_of(os.fstat(file.fileno()))
-        try:
-            with safe_open(path, framework="numpy"):
-                (length,) = struct.unpack("<Q", file.read(8))
-                header: dict[str, Any] = _parsed(file.read(length))
-        except SafetensorError as error:
-            raise ValueError(f"{error}; it has {state[-1]} bytes") from None
-    for name, entry in header.items():
-        if name != "__metadata__" and entry["dtype"] not in _DTYPES:
-            raise ValueError(f"the numbers of {quoted(name)} are of an unknown type")
-    return header, 8 + length, state
-
-
-# the folder
 
 
 class RunDirectory:
@@ -833,7 +416,7 @@ class RunDirectory:
         if text is None:
             raise StoreError(f"{self.path} is not a run directory: it has no {name}")
         try:
-            return _parsed(text)
+            return parsed_json(text)
         except ValueError as error:  # also a number with too many digits
             raise StoreError(
                 f"{self.path / name} is broken: {error}; restore it"
@@ -882,7 +465,7 @@ class PackedRun(RunDirectory):
         except FileNotFoundError:
             raise StoreError(f"{path} does not exist") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise BrokenError(f"{path} is broken ({error})", _INSTALL) from None
+            raise BrokenError(f"{path} is broken ({error})", INSTALL) from None
 
     def names(self, folder: str, suffix: str = ".safetensors") -> list[str]:
         """Return the sorted names of a folder's files with a suffix, or of all that is in it."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from memowidgets.files import fingerprints
 from memowidgets.store import RunDirectory, Tensors
-from memowidgets.store.directory import Label, whole_file
+from memowidgets.store.tensors import Label, whole_file
 
 
 def held(path) -> RunDirectory:

@@ -18,7 +18,7 @@ import torch
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row
 from memowidgets.progress import Progress
-from memowidgets.training.engine import train_shadow
+from memowidgets.training.worker import train_shadow
 
 SECONDS, TURNS = 10.0, 2
 ONE_AFTER_ANOTHER = 4

@@ -20,8 +20,8 @@ from benchmarks.measure import Namespace, Row, interleaved, left_out
 from memowidgets.models.device import resolve_device, runs_bfloat16
 from memowidgets.progress import Progress
 from memowidgets.training.config import Settings
-from memowidgets.training.engine import JobFile
 from memowidgets.training.learner import Learner, Recipe
+from memowidgets.training.worker import JobFile
 
 _BATCHES = 6
 _IMAGES = 50_000
@@ -149,7 +149,7 @@ def _memory() -> Row:
 
 _CHILD = """
 import json, re, sys
-from memowidgets.training.engine import JobFile
+from memowidgets.training.worker import JobFile
 def private():
     text = open('/proc/self/smaps_rollup').read()
     return sum(int(n) for n in re.findall(r'Private_Dirty: +(\\d+) kB', text)) * 1024

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 
 import pytest
 
-from memowidgets.training.engine import ShadowSet
+from memowidgets.training.shadows import ShadowSet
 from tests.browser.bare import bare_server, widget_page
 from tests.browser.harness import chromium, lab, notebook_page, voila_page
 from tests.javascript import ask, node

@@ -24,8 +24,8 @@ from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
 from memowidgets.store import Absent, NotThereError, RunDirectory, Tensors
 from memowidgets.training.checkpoint import LAYER, Record
-from memowidgets.training.engine import Shadows
 from memowidgets.training.lookout import Lookout, Prediction
+from memowidgets.training.shadows import Shadows
 from memowidgets.vocabulary import Note, listed, percent, quoted, visible
 
 if TYPE_CHECKING:

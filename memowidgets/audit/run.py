@@ -71,18 +71,12 @@ from memowidgets.training.design import (
     add_noise,
 )
 from memowidgets.training.draws import draws_of, never_drawn
-from memowidgets.training.engine import (
-    KeptForward,
-    ShadowJob,
-    Shadows,
-    ShadowSet,
-    check_executor,
-    read_choice,
-    write_choice,
-)
+from memowidgets.training.engine import check_executor
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.lookout import RHO, Lookout, StopRule, read_stop
 from memowidgets.training.probe import check_functions
+from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
+from memowidgets.training.worker import KeptForward, ShadowJob
 from memowidgets.vocabulary import Note, listed, percent, quoted, visible, whole
 
 WATCHED = "watch"

@@ -21,7 +21,7 @@ from memowidgets.models.device import (
     working_on,
 )
 from memowidgets.progress import Progress
-from memowidgets.training import engine, passes
+from memowidgets.training import passes, worker
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.audit.test_watching import BATCH, STEPS, mlp, samples
@@ -392,13 +392,13 @@ class Noting(Inline):
 
     def __init__(self, monkeypatch):
         self.devices = []
-        real = engine.train_shadow
+        real = worker.train_shadow
 
         def train(job, index, progress):
             self.devices.append(job.recipe.device)
             return real(job, index, progress)
 
-        monkeypatch.setattr(engine, "train_shadow", train)
+        monkeypatch.setattr(worker, "train_shadow", train)
 
 
 @pytest.mark.parametrize(("asked", "used"), [("auto", "pretend:0"), ("cpu", "cpu")])
@@ -409,7 +409,7 @@ def test_a_worker_elsewhere_chooses_its_own_device_if_none_was_named(
     made.train()
     executor = Noting(monkeypatch)
     monkeypatch.setattr(
-        engine, "resolve_device", lambda name: f"{device}:0" if name == "auto" else name
+        worker, "resolve_device", lambda name: f"{device}:0" if name == "auto" else name
     )
     made.run_shadows(1, executor)
     assert executor.devices == [used]

@@ -19,7 +19,7 @@ import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
-from memowidgets.training.engine import JobFile, ShadowJob, train_shadow
+from memowidgets.training.worker import JobFile, ShadowJob, train_shadow
 from tests.accelerator.recipes import language_model, questions
 from tests.models import test_image_classifier as of_images
 from tests.models.small import saved

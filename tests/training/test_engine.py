@@ -10,32 +10,27 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 import memowidgets as mw
-from memowidgets.files import digest_of_arrays
 from memowidgets.models import ConvNet
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training import engine
-from memowidgets.training.design import ShadowDesign
-from memowidgets.training.engine import JobFile, ShadowJob, ShadowSet
-from memowidgets.training.learner import Learner
+from memowidgets.training import worker
+from memowidgets.training.shadows import ShadowSet
 from tests.accelerator import recipes
 from tests.audit.test_run_killed import forked
 from tests.training.small import Dying, Inline, assert_same, tiny_audit, trained
 
 pytestmark = pytest.mark.own_processes
+
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +53,7 @@ def test_any_executor_gives_the_same_shadow_models(audit, straight):
     with ThreadPoolExecutor(2) as threads:
         audit.run_shadows(4, threads)
     assert_same(audit, straight, 1e-4, 4)
-    assert engine._Kept.job is None  # the samples are free again
+    assert worker._Kept.job is None  # the samples are free again
 
 
 def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit, straight):
@@ -206,25 +201,9 @@ def test_threads_that_keep_forward_passes_of_a_language_model_do_not_meet(tmp_pa
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-class UnsentError(Exception):
-    """Cannot be read again, because its arguments are not its own."""
-
-    def __init__(self, a, b):
-        super().__init__(f"{a} and {b}")
-
-
-def test_an_error_that_cannot_be_sent_arrives_as_its_text(audit, monkeypatch):
-    def fails(*_):
-        raise UnsentError("this", "that")
-
-    monkeypatch.setattr(engine, "train_shadow", fails)
-    with pytest.raises(RuntimeError, match="UnsentError: this and that"):
-        audit.run_shadows(2, Inline())
-
-
 def test_what_others_have_begun_is_kept_where_one_fails(audit, straight, monkeypatch):
     """A cluster's machines differ, and what a larger one has begun may have taken it hours."""
-    real, other_trains = engine.train_shadow, threading.Event()
+    real, other_trains = worker.train_shadow, threading.Event()
 
     def small(job, index, progress):
         if index == 0:
@@ -233,7 +212,7 @@ def test_what_others_have_begun_is_kept_where_one_fails(audit, straight, monkeyp
         other_trains.set()
         return real(job, index, progress)
 
-    monkeypatch.setattr(engine, "train_shadow", small)
+    monkeypatch.setattr(worker, "train_shadow", small)
     with (
         ThreadPoolExecutor(2) as two,
         pytest.raises(MemoryError, match="cannot hold this model") as raised,
@@ -245,68 +224,6 @@ def test_what_others_have_begun_is_kept_where_one_fails(audit, straight, monkeyp
     monkeypatch.undo()
     audit.run_shadows(2, Inline())
     assert_same(audit, straight, 1e-4, 2)
-
-
-class Outdated(Inline):
-    """A worker that has other code from its second order on."""
-
-    def work(self, fn, index, *order):
-        with pytest.MonkeyPatch.context() as patch:
-            if index:
-                patch.setattr(engine, "versions", lambda: "memowidgets 0.1")
-            return fn(index, *order)
-
-
-def test_a_worker_with_other_code_is_named_and_refused(audit):
-    with pytest.raises(
-        StoreError, match=rf"process {os.getpid()} has memowidgets 0\.1 instead of"
-    ):
-        audit.run_shadows(3, Outdated())
-    assert audit.n_shadows == 1
-
-
-class Mixed(Inline):
-    """Gives each order the result of another one."""
-
-    def work(self, fn, index, *order):
-        return fn(1 - index, *order)
-
-
-def test_a_model_of_another_order_is_not_written(audit):
-    with pytest.raises(StoreError, match=r"0000\.safetensors .*index 1, not 0"):
-        audit.run_shadows(2, Mixed())
-    assert audit.n_shadows == 0
-
-
-def test_two_files_that_are_swapped_are_named(audit):
-    audit.run_shadows(2, Inline())
-    one, other = (audit.run.shadows.path_of(index) for index in range(2))
-    kept = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    other.write_bytes(kept)
-    with pytest.raises(StoreError, match=r"0000\.safetensors .*index 1, not 0"):
-        audit.log_lira()
-
-
-def test_each_shadow_model_begins_with_weights_of_its_own(audit, monkeypatch):
-    begun = []
-
-    class Noting(Learner):
-        def __init__(self, *given):
-            super().__init__(*given)
-            begun.append(digest_of_arrays(self.weights()))
-
-    monkeypatch.setattr(engine, "Learner", Noting)
-    audit.run_shadows(3, Inline())
-    target = audit.run.run.read_tensors("checkpoints/epoch-0/weights")
-    assert len({*begun, digest_of_arrays(target)}) == 4
-
-
-def test_a_small_model_is_never_asked_before_its_first_step(audit):
-    plan = ShadowDesign.of(audit.run.design, "halves", audit.data, None)
-    job = audit.run.job({"epoch-0": 0, "early": 1, "epoch-1": 4}, plan)
-    assert len(audit.members) > 3 * job.recipe.settings.batch_size
-    assert engine.own_steps(job, 10) == [("epoch-0", 0), ("early", 1), ("epoch-1", 1)]
 
 
 # Disks, and other processes
@@ -368,19 +285,6 @@ def test_two_processes_with_parts_of_their_own_fill_one_directory(
     assert_same(tiny_audit(tmp_path / "both"), straight, 1e-4, 12)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="elsewhere a parent is joined")
-def test_a_worker_whose_parent_is_gone_removes_the_samples_and_ends(
-    tmp_path, monkeypatch
-):
-    (tmp_path / "samples").mkdir()
-    ended = threading.Event()
-    monkeypatch.setattr(os, "_exit", lambda code: code == 1 and ended.set())
-    gone = os.getppid() + 1
-    engine.start_local(gone, str(tmp_path / "samples"), torch.get_num_threads(), None)
-    assert ended.wait(60)
-    assert not (tmp_path / "samples").exists()
-
-
 def test_a_second_process_without_a_part_is_refused_and_the_first_goes_on(
     audit, straight
 ):
@@ -400,67 +304,6 @@ def test_a_second_process_without_a_part_is_refused_and_the_first_goes_on(
     assert len(said) == 1
     assert "another process is working on the shadow-models-halves" in said[0]
     assert_same(audit, straight, 1e-4, 6)
-
-
-# Local processes
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """Where temporary folders are made."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
-    return tmp_path / "temporary"
-
-
-class Suspicious(ConvNet):
-    """Trains in another process on mapped images only."""
-
-    def build(self, data):
-        owner = data.images
-        while isinstance(owner, np.ndarray):
-            owner = owner.base
-        # no probe
-        in_worker = multiprocessing.parent_process() is not None and len(data) > 8
-        if in_worker and owner is None:
-            raise TypeError("the images were copied")
-        return super().build(data)
-
-
-def test_workers_map_the_images_and_the_folder_goes(tmp_path, place):
-    audit = trained(tmp_path / "mapped", model=Suspicious(4))
-    audit.run_shadows(1, processes=1)
-    assert len(audit.run.shadows) == 1
-    assert list(place.iterdir()) == []
-
-
-def test_the_job_is_in_a_private_file_and_what_is_written_to_it_stays_here(
-    source, place
-):
-    run = tiny_audit(source).run
-    job = ShadowJob(run.recipe(), run.design, 0, {"epoch-1": 4}, {"epoch-1": 4})
-    job = replace(job, probe={"a": np.arange(5.0)})
-    folder = tempfile.mkdtemp()
-    file = JobFile.write(job, folder)
-    assert Path(folder).stat().st_mode & 0o077 == 0
-    one, other = file.read(), file.read()
-    assert one.probe["a"].ctypes.data % 64 == 0
-    one.probe["a"][:] = 7
-    np.testing.assert_array_equal(other.probe["a"], np.arange(5.0))
-    np.testing.assert_array_equal(
-        file.read().recipe.data.images, job.recipe.data.images
-    )
-
-
-def test_a_disk_without_room_for_the_samples_is_named(audit, place, monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(engine.Path, "open", full)
-    with pytest.raises(StoreError, match=r"temporary.*No space left.*TMPDIR"):
-        audit.run_shadows(2, processes=1)
-    monkeypatch.undo()
-    assert list(place.iterdir()) == []
 
 
 # Dask
@@ -512,7 +355,7 @@ def client(cluster):
 
 def as_it_was():
     """Undo in a worker what a test has changed, and say that it is there."""
-    from memowidgets.training import engine as there
+    from memowidgets.training import worker as there
 
     there.real = getattr(there, "real", (there.train_shadow, there.versions))
     there.train_shadow, there.versions = there.real
@@ -521,7 +364,7 @@ def as_it_was():
 
 def train_instead(make, *given):
     """Let a worker call what `make` returns of `given` and of its own function for training."""
-    from memowidgets.training import engine as there
+    from memowidgets.training import worker as there
 
     there.train_shadow = make(there.real[0], *given)
 

@@ -181,3 +181,26 @@ def test_parts_give_the_models_of_the_whole(audit, tmp_path):
 def test_a_part_is_of_the_whole(audit, indices, error, fact):
     with pytest.raises(error, match=fact):
         audit.run_shadows(6, Inline(), indices=indices)
+
+
+class Mixed(Inline):
+    """Gives each order the result of another one."""
+
+    def work(self, fn, index, *order):
+        return fn(1 - index, *order)
+
+
+def test_a_model_of_another_order_is_not_written(audit):
+    with pytest.raises(StoreError, match=r"0000\.safetensors .*index 1, not 0"):
+        audit.run_shadows(2, Mixed())
+    assert audit.n_shadows == 0
+
+
+def test_two_files_that_are_swapped_are_named(audit):
+    audit.run_shadows(2, Inline())
+    one, other = (audit.run.shadows.path_of(index) for index in range(2))
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(kept)
+    with pytest.raises(StoreError, match=r"0000\.safetensors .*index 1, not 0"):
+        audit.log_lira()

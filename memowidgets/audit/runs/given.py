@@ -74,7 +74,7 @@ from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.logits import order_warning
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
 from memowidgets.training.checkpoint import LAYER, Record
-from memowidgets.training.engine import Shadows
+from memowidgets.training.shadows import Shadows
 from memowidgets.vocabulary import Note, listed, quoted, verb
 
 Numbers = NDArray[Any]

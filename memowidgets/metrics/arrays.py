@@ -20,9 +20,7 @@ from memowidgets.checks import (
     to_numpy,
 )
 
-# A NumPy array, or a torch tensor on a device: `checked_numbers` lets nothing else in, and the code
-# of this room works on both.
-Array = Any
+Array = Any  # a NumPy array or a torch tensor; the code of this room works on both
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -39,14 +37,14 @@ def namespace(array: Array) -> Any:
 
 
 def like(array: Array, values: Any) -> Array:
-    """Return `values` (an array or None) on the device of `array`, if that is on one."""
+    """Return `values` (an array or None) on the device of `array` if that is a tensor."""
     if is_tensor(array) and values is not None:
         return sys.modules["torch"].as_tensor(values, device=array.device)
     return values
 
 
 def checked_features(X: Any) -> Array:
-    """Return `X` as it is worked on, of shape (n, d), or raise; sparse ones get dense."""
+    """Return `X` as an array or a torch tensor of shape (n, d), or raise; sparse ones get dense."""
     array = checked_numbers(dense(X, "X"), "X")
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(
@@ -56,8 +54,8 @@ def checked_features(X: Any) -> Array:
 
 
 def checked_numbers(values: Any, what: str) -> Array:
-    """Return real numbers as a tensor on their device, or as an array; raise for anything else."""
-    if not stays(values):
+    """Return real numbers as an array, or as a tensor where they are; raise for anything else."""
+    if not is_tensor(values):
         return real_numbers(values, what)
     tensor = strided(values, what)
     if tensor.is_complex():
@@ -129,7 +127,9 @@ class Frame:
         far = float(((centre / size) ** 2).sum()) > _CENTRE_ABOVE * total
         spread = float(np.sqrt(total / sample.shape[1])) * size
         scale = 1.0 if _SAFE[0] < spread < _SAFE[1] or spread == 0 else spread
-        return cls(like(like_array, centre) if far else None, scale)
+        if not far:
+            return cls(None, scale)
+        return cls(like(like_array, centre) if stays(like_array) else centre, scale)
 
     @property
     def neutral(self) -> bool:
@@ -155,12 +155,14 @@ def row_chunks(n: int, bytes_a_row: int) -> Iterator[tuple[int, int]]:
 
 
 def stays(array: Array) -> bool:
-    """Return whether this is a tensor on whose device torch works; NumPy works on all others."""
+    """Return whether torch works on `array` on its device; NumPy works on all other arrays."""
     return is_tensor(array) and array.device.type not in _ON_THE_CPU
 
 
 def as_float(chunk: Array, bits: int) -> Array:
-    """Return contiguous float32 or float64, where the chunk is."""
+    """Return contiguous float32 or float64: a tensor if it is on a device, else an array."""
+    if is_tensor(chunk) and not stays(chunk):
+        chunk = to_numpy(chunk)
     if is_tensor(chunk):
         torch = sys.modules["torch"]
         kind = torch.float32 if bits == 32 else torch.float64

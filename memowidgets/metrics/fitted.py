@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from memowidgets.checks import is_tensor, to_numpy
+from memowidgets.checks import to_numpy
 from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import (
     COPIED_BYTES,
@@ -21,6 +21,7 @@ from memowidgets.metrics.arrays import (
     namespace,
     refuse_rows,
     row_chunks,
+    stays,
 )
 from memowidgets.metrics.controls import Gaussians, Spread, common_basis
 from memowidgets.metrics.projections import (
@@ -285,7 +286,7 @@ def _pieces(X: Array, look: Look, m: int) -> list[slice]:
     itself on as much as memory allows.
     """
     n, d = X.shape
-    if is_tensor(X):
+    if stays(X):
         as_it_is = look.frame.neutral and str(X.dtype).endswith("float32")
         copied = 4 if as_it_is else 28
         bytes_a_row = copied * d + 4 * m + 8 * FOLDS * 12
@@ -301,7 +302,7 @@ def _each(
     X: Array, work: Callable[[Piece], Result], pieces: Sequence[Piece]
 ) -> Iterator[Result]:
     """Yield what `work` returns for each piece: at the same time, but one by one on a device."""
-    return map(work, pieces) if is_tensor(X) else on_all_cores(work, pieces)
+    return map(work, pieces) if stays(X) else on_all_cores(work, pieces)
 
 
 def picked_rows(codes: Ints, most: int) -> Ints:

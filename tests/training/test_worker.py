@@ -26,14 +26,15 @@ from tests.training.small import Inline, tiny_audit, trained
 pytestmark = pytest.mark.own_processes
 
 
-class UnsentError(Exception):
-    """Cannot be read again, because its arguments are not its own."""
-
-    def __init__(self, a, b):
-        super().__init__(f"{a} and {b}")
-
-
 def test_an_error_that_cannot_be_sent_arrives_as_its_text(audit, monkeypatch):
+    """Dask lets all errors travel that are defined when it is imported: this one never is."""
+
+    class UnsentError(Exception):
+        """Cannot be read again, because its arguments are not its own."""
+
+        def __init__(self, a, b):
+            super().__init__(f"{a} and {b}")
+
     def fails(*_):
         raise UnsentError("this", "that")
 

@@ -785,10 +785,8 @@ class Evidence:
             lower, _ = clopper_pearson(round(accuracy * len(held_out)), len(held_out))
             if lower <= chance:
                 said = f"{at}the held-out accuracy, {percent(accuracy)} (at least {percent(lower)} "
-                said += (
-                    f"with 97.5 % confidence), is not above chance, {percent(chance)}: "
-                )
-                said += _PREDICT_NOTHING
+                said += "with 97.5 % confidence), is not above chance, "
+                said += f"{percent(chance)}: {_PREDICT_NOTHING}"
                 notes.append(
                     Note("not learned", said, accuracy=accuracy, chance=chance)
                 )

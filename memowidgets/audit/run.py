@@ -132,9 +132,8 @@ class Run:
         # to look for a GPU imports torch, which takes seconds
         self._device = None if self._anywhere else device_of(model, device)
         self.precision = str(manifest.get("precision", ""))  # a watched run has none
-        self._key: str | None = (
-            None  # of the shadow models chosen here; None: as the folder says
-        )
+        # of the shadow models chosen here; None: as the folder says
+        self._key: str | None = None
         self.config = config_digest(manifest)
         self.references = References(self)
         self._lock, self.loaded = threading.RLock(), Loaded()

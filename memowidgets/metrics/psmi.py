@@ -290,9 +290,8 @@ class PSMI:
         if error > allowed and undecided:
             sentence = (
                 f"PSMI's {m} directions leave a standard error of {error:.2g} nats, above {tol:g} "
-                f"of the scores' spread ({allowed:.2g} nats): they decide on which side of 0 "
-                "those scores are that are within two standard errors of it "
-                f"({undecided} of {len(rows)})"
+                f"of the scores' spread ({allowed:.2g} nats), so {undecided} of {len(rows)} "
+                "scores may be on the other side of 0"
             )
             note = Note(
                 IMPRECISE,

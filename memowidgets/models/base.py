@@ -102,9 +102,8 @@ class Bases:
         """Return what is kept for a key, or what `load` returns, which is kept from then on."""
         with self._mutex:
             if self._kept is None or self._kept[0] != key:
-                self._kept = (
-                    None  # before the next one is loaded, which needs the memory
-                )
+                # before the next one is loaded, which needs the memory
+                self._kept = None
                 self._kept = key, load()
             return self._kept[1]
 

@@ -262,9 +262,8 @@ class TransformerModel(Model):
 class TokenModel(TransformerModel):
     """Model of transformers that reads token ids, with or without LoRA."""
 
-    ends_together: ClassVar[bool] = (
-        False  # whether the texts of a batch are padded on the left
-    )
+    # whether the texts of a batch are padded on the left
+    ends_together: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -572,9 +571,8 @@ class TokenModel(TransformerModel):
         """
         entry = blocks_of(model)[1][self._first - 1] if self._first else None
         adapted = self._add_adapters(model)
-        adapted.__dict__[_ENTRY] = (
-            entry  # not a submodule, because it already has a name
-        )
+        # not a submodule, because it already has a name
+        adapted.__dict__[_ENTRY] = entry
         return adapted
 
     def _answer(self, module: nn.Module, inputs: dict[str, Tensor]) -> Any:

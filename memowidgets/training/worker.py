@@ -177,10 +177,8 @@ def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
     if settings.steps_per_epoch(n_members) != settings.steps_per_epoch(n_target):
         own = settings.total_steps(n_members)
         of = settings.total_steps(n_target)
-        for (
-            name,
-            step,
-        ) in wanted.items():  # none after step 0 is a model that was never trained
+        for name, step in wanted.items():
+            # at step 0 is a model that was never trained, and only there
             wanted[name] = max(round(step / of * own), min(step, 1))
     return sorted(wanted.items(), key=lambda item: item[1])
 

@@ -135,9 +135,8 @@ class GivenArrays:
 
     def __post_init__(self) -> None:
         for array in (*self.layers.values(), *self.arrays.values()):
-            array.flags.writeable = (
-                False  # `Audit.representation` and others give them away
-            )
+            # `Audit.representation` and others give them away
+            array.flags.writeable = False
 
     @property
     def as_files(self) -> dict[str, Numbers]:

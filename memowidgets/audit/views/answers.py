@@ -154,12 +154,10 @@ class AuditView:
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)
         seconds, size = self._run().pass_cost()
         doing += f" at {n} checkpoints" if n > 1 else ""
-        doing += (
-            ""
-            if seconds is None
-            else f", about {duration_in_words(max(n * seconds, 1))}"
-        )
-        doing += "" if size is None else f", {size_in_words(n * size)} of disk"
+        if seconds is not None:
+            doing += f", about {duration_in_words(max(n * seconds, 1))}"
+        if size is not None:
+            doing += f", {size_in_words(n * size)} of disk"
         return Missing(
             cost=f"{doing}.", short=seconds is not None and n * seconds < _SHORT
         )

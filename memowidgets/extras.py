@@ -15,6 +15,7 @@ PURPOSES = {
     "llm": "language models and for models and data of the hub",
     "figures": "figures as pictures and files",
     "vision": "pictures in files",
+    "quantized": "weights in 4 bits",
     "lab": "notebooks and dashboards in the browser",
     "dask": "Dask clusters",
 }
@@ -25,6 +26,7 @@ LIBRARIES = {
     "peft": "llm",
     "huggingface_hub": "llm",
     "pyarrow": "llm",
+    "bitsandbytes": "quantized",
     "vl_convert": "figures",
     "PIL": "vision",
     "dask": "dask",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memowidgets.files import digest_of
 from memowidgets.models.device import check_available, resolve_precision
+from memowidgets.models.quantized import packing_kept
 
 if TYPE_CHECKING:
     import torch
@@ -111,7 +112,7 @@ class Bases:
         return type(self), ()  # no process gets what another keeps
 
 
-_KNOWN = {"memowidgets", "torch", "transformers", "peft"}
+_KNOWN = {"memowidgets", "torch", "transformers", "peft", "bitsandbytes"}
 _LARGEST_REPRESENTATION = 8192
 _POOLED = 4
 
@@ -309,11 +310,13 @@ def restore_modes(module: nn.Module) -> Iterator[None]:
     """Restore the mode of every part afterwards; a part may be in another one than the module.
 
     The flags are set directly, because a part's own ``train`` may change its weights, as adapters
-    that are merged in eval mode do.
+    that are merged in eval mode do. Within this context eval mode changes no weights in 4 bits:
+    every pass over a module that is trained afterwards stands in it.
     """
     before = [(part, part.training) for part in module.modules()]
     try:
-        yield
+        with packing_kept(module):
+            yield
     finally:
         for part, training in before:
             part.training = training

@@ -54,6 +54,7 @@ class CausalLM(TokenModel):
         lora: LoRA | None = LoRA(),  # noqa: B008 - frozen
         max_length: int = _MAX_LENGTH,
         *,
+        quantization: str | None = None,
         device: str | None = None,
         cache: bool = True,
         revision: str | None = None,
@@ -68,6 +69,9 @@ class CausalLM(TokenModel):
             Adapters. None trains all weights.
         max_length : int
             Longest prompt in tokens. A longer prompt is an error and is never cut.
+        quantization : "nf4" or None
+            Whether the frozen weights are held in 4 bits, as in QLoRA (with bitsandbytes, of the
+            extra ``quantized``). Files that are in 4 bits already stay so.
         device : str, optional
             Default device of an audit, as torch names it.
         cache : bool
@@ -88,11 +92,21 @@ class CausalLM(TokenModel):
         PermissionError
             If the hub requires that you first accept the model's licence.
         ValueError
-            If the revision is unknown, the model needs its own code, or its weights
-            are not in safetensors (checked when they are first read).
+            If the revision is unknown, the model needs its own code, its weights are not in
+            safetensors (checked when they are first read), or they are quantised and `lora` is
+            None.
+        ImportError
+            If `quantization` needs a library that is missing or too old.
         """
         own: dict[str, Any] = {"max_length": max_length, "cache": cache}
-        model, found = cls._loaded(name_or_path, revision, FINE_TUNED, lora, **own)
+        model, found = cls._loaded(
+            name_or_path,
+            revision,
+            FINE_TUNED,
+            lora,
+            quantization=quantization,
+            **own,
+        )
         model.device = device
         if lora is not None:
             arguments = {**vars(lora), **found, **own}
@@ -114,7 +128,8 @@ class CausalLM(TokenModel):
         Parameters
         ----------
         model : transformers.PreTrainedModel
-            Any causal language model.
+            Any causal language model, also with adapters of peft. Its frozen weights may be in 4
+            bits (bitsandbytes).
         tokenizer : transformers.PreTrainedTokenizerBase
             Tokenizer of the model.
         lora : LoRA, optional
@@ -134,7 +149,8 @@ class CausalLM(TokenModel):
             If it is not a causal language model of transformers: it has no head over its
             vocabulary, or has an encoder.
         ValueError
-            If its weights are quantised, offloaded or spread over devices.
+            If its weights are quantised in another way, offloaded or spread over devices, or an
+            adapter is merged.
         """
         model = unwrap(model)
         _check_causal(model)

@@ -13,6 +13,7 @@ from memowidgets.models.base import restore_modes, unwrap
 from memowidgets.models.device import sent
 from memowidgets.models.heads import check_classifier, head_of, positions_read
 from memowidgets.models.pretrained import Given, Pretrained
+from memowidgets.models.quantized import check_full
 from memowidgets.models.transformer import CLASSIFIER, TransformerModel
 from memowidgets.models.vision import ImageModel, images_of
 from memowidgets.vocabulary import first_line
@@ -144,6 +145,7 @@ class ImageClassifier(TransformerModel, ImageModel):
                 f"processor must be the model's image processor, not {type(processor).__name__}; "
                 "load it with AutoImageProcessor.from_pretrained"
             )
+        check_full(model)
         load = Given(model, in_full=True)
         return cls(load, load.config, processor, load.identity, CLASSIFIER)
 

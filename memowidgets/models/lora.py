@@ -139,13 +139,22 @@ def quiet_peft() -> Iterator[None]:
 
 
 def check_adapters(model: Any) -> None:
-    """Raise for a peft model that puts tokens of its own before those of each text.
+    """Raise for a peft model that cannot be trained or read as the audit does.
 
     Raises
     ------
     ValueError
-        If it does, as in prompt tuning. Prefix tuning adds keys and values, not tokens.
+        If its adapters are merged into its weights, or it puts tokens of its own before those of
+        each text, as in prompt tuning. Prefix tuning adds keys and values, not tokens.
     """
+    merged = [
+        key for key, part in model.named_modules() if vars(part).get("merged_adapters")
+    ]
+    if merged:
+        raise ValueError(
+            f"the adapter of {merged[0]} is merged into its weight, where it is not trained; call "
+            "model.unmerge_adapter(), or load base and adapter again"
+        )
     config = getattr(model, "active_peft_config", None)
     if config is None or not config.is_prompt_learning:
         return

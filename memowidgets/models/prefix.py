@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from memowidgets.files import make_private, one_at_a_time, replacement_of
+from memowidgets.models.base import restore_modes
 from memowidgets.models.device import answers, is_out_of_memory, room_for, sent
 from memowidgets.models.lora import blocks_of
 from memowidgets.models.pretrained import cache_folder
@@ -91,7 +92,8 @@ class Prefix:
             with replacement_of(self._file) as temporary:
                 with room_for():
                     model = load()
-                self._compute(model.eval(), first, device, temporary)
+                with restore_modes(model):
+                    self._compute(model.eval(), first, device, temporary)
 
     def batch(self, positions: NDArray[Any], device: torch.device) -> Tensor:
         """Return states of shape (batch, longest, width), padded like the ids."""

@@ -21,6 +21,17 @@ from memowidgets.models.heads import (
     plain,
 )
 from memowidgets.models.lora import check_adapters
+from memowidgets.models.quantized import (
+    check_method,
+    check_packed,
+    forget_states,
+    is_packed,
+    put_together,
+    quantization_config,
+    state_arrays,
+    states_of,
+    warn_of_repacked,
+)
 from memowidgets.network import check_revision, failure, hub_errors
 from memowidgets.vocabulary import first_line
 
@@ -120,6 +131,8 @@ class Pretrained:
         Class of transformers that loads the model, of `CLASSES`.
     dtype : str
         Type of the weights in main memory, ``"float32"`` or ``"auto"``, the type in the files.
+    quantization : str or None
+        Into what the frozen weights are quantised when they are loaded, of `QUANTIZATIONS`.
 
     Raises
     ------
@@ -133,12 +146,14 @@ class Pretrained:
         revision: str | None,
         kind: str,
         dtype: str = "float32",
+        quantization: str | None = None,
     ) -> None:
         from huggingface_hub import hf_hub_download
 
         self.name = name = str(name_or_path)
         self.kind = kind
         self.dtype = dtype
+        self.quantization = quantization
         self.commit: str | None = None
         self._origin: dict[str, str] | None = None
         check_revision(revision)
@@ -157,24 +172,27 @@ class Pretrained:
     @property
     def identity(self) -> dict[str, str]:
         """What names the model among a recipe's settings: the last part of its name."""
-        return {"pretrained": self.name.rstrip("/").rsplit("/", 1)[-1]}
+        named = {"pretrained": self.name.rstrip("/").rsplit("/", 1)[-1]}
+        if self.quantization is not None:
+            named["quantization"] = self.quantization
+        return named
 
     @property
     def arguments(self) -> dict[str, str]:
         """Arguments by which `from_pretrained` loads the same files again."""
-        pinned = {} if self.commit is None else {"revision": self.commit}
-        return {"name_or_path": self.name, **pinned}
+        found = {"name_or_path": self.name}
+        if self.commit is not None:
+            found["revision"] = self.commit
+        if self.quantization is not None:
+            found["quantization"] = self.quantization
+        return found
 
     def config(self) -> Any:
         """Return the configuration of the model; code that comes with it is never run."""
         from transformers import AutoConfig
 
         config = self._loaded(AutoConfig.from_pretrained)
-        if getattr(config, "quantization_config", None):
-            raise ValueError(
-                f"the weights of {self.name} are quantised, and an audit needs them in full; "
-                "choose the model that they were made from"
-            )
+        check_method(self.name, getattr(config, "quantization_config", None))
         if self.kind.endswith("Classification"):
             check_config(config, self.name, self.kind)
         return config
@@ -237,6 +255,13 @@ class Pretrained:
         import transformers
 
         options = {"use_safetensors": True, "dtype": self.dtype, **self._options()}
+        config = self.config()
+        is_quantized = bool(getattr(config, "quantization_config", None))
+        if self.quantization is not None and not is_quantized:
+            options["quantization_config"] = self._quantization_config(config, changes)
+            is_quantized = True
+        if is_quantized:  # transformers would put them on a GPU
+            options["device_map"] = {"": "cpu"}
         kind = getattr(transformers, self.kind)
         with _quiet():
             model, found = kind.from_pretrained(
@@ -262,6 +287,16 @@ class Pretrained:
             [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])],
         )
         return model
+
+    def _quantization_config(self, config: Any, changes: dict[str, Any]) -> Any:
+        """Return how the weights are quantised: all but the head, which is trained or exact."""
+        import torch
+
+        if not changes:
+            return quantization_config(None)
+        with torch.device("meta"):
+            classifier = random_weights(config, self.kind, **changes)
+        return quantization_config(head_names(classifier))
 
     def _loaded(self, load: Callable[..., Any]) -> Any:
         return _explain(self.name, self.kind, lambda: load(**self._options()))
@@ -342,13 +377,24 @@ class Given:
         Configuration of the model.
     identity : dict of str
         Digests of the values, and of which are not trained.
+    is_partly_fixed : bool
+        Whether some weights are not trained although no adapters are added.
+    lacks_adapters : bool
+        Whether weights are in 4 bits and have no adapters, which a Trainer may add. An audit cannot
+        train such a model itself.
 
     Raises
     ------
     TypeError
         If the model cannot be copied.
     ValueError
-        If weights are quantised, offloaded, or spread over devices, or an adapter adds tokens.
+        If weights are quantised in another way than 4 bits of bitsandbytes, offloaded, or spread
+        over devices, or an adapter adds tokens or is merged.
+
+    Warns
+    -----
+    UserWarning
+        If an evaluation has repacked weights in 4 bits.
     """
 
     def __init__(
@@ -357,8 +403,15 @@ class Given:
         import torch
 
         _check_whole(model)
+        warn_of_repacked(model)
+        check_packed(model)
         check_adapters(model)
         self.identity = _identity_of(model, lora)
+        self.is_partly_fixed = "fixed" in self.identity
+        has_adapters = lora is not None or hasattr(model, "get_base_model")
+        self.lacks_adapters = not has_adapters and any(
+            map(is_packed, model.parameters())
+        )
 
         def copied(tensor: Tensor) -> Tensor:
             wanted = (
@@ -369,15 +422,17 @@ class Given:
             return tensor.detach().to("cpu", wanted, copy=True)
 
         # as arrays, which all processes of a machine map from one file
-        found = [copied(p).contiguous() for p in model.parameters()]
+        found = [copied(p.data).contiguous() for p in model.parameters()]
         self._values = [
             (v.reshape(-1).view(torch.uint8).numpy(), v.dtype, v.shape) for v in found
         ]
-        bare = {
-            id(p): _parameter(p.detach().new_empty(0), p) for p in model.parameters()
-        }
+        self._states = [
+            state_arrays(p) if is_packed(p) else None for p in model.parameters()
+        ]
+        bare = {id(p): _parameter(p.data.new_empty(0), p) for p in model.parameters()}
         buffers = {id(b): copied(b) for b in model.buffers()}
         self._model = _copied(model, {**bare, **buffers})
+        forget_states(self._model)
         self.config = cast("Any", self._model.config)
         self.config.return_dict = True  # answers are read by name
         if not self.config.architectures:  # transformers may choose a class by it
@@ -388,10 +443,20 @@ class Given:
         import torch
 
         made = copy.deepcopy(self._model)
-        for p, (values, dtype, shape) in zip(
-            made.parameters(), self._values, strict=True
+        packed: dict[int, tuple[Tensor, dict[str, Any]]] = {}
+        for p, (values, dtype, shape), state in zip(
+            made.parameters(), self._values, self._states, strict=True
         ):
-            p.data = torch.from_numpy(values.copy()).view(dtype).view(shape)
+            content = torch.from_numpy(values.copy()).view(dtype).view(shape)
+            if state is None:
+                p.data = content
+            else:
+                packed[id(p)] = content, state
+        for part in made.modules():
+            own = part._parameters  # noqa: SLF001 - the registered ones
+            for name, p in own.items():
+                if id(p) in packed:
+                    own[name] = put_together(*packed[id(p)], part)
         return made
 
     def parts(self) -> Iterator[nn.Module]:
@@ -439,7 +504,9 @@ class Base:
         self._model = model
         self._loaded = {id(p): p for p in model.parameters() if id(p) not in own}
         self._placed = {
-            key: nn.Parameter(place(p.detach()), requires_grad=False)
+            key: place(p)
+            if is_packed(p)
+            else nn.Parameter(place(p.detach()), requires_grad=False)
             for key, p in self._loaded.items()
         }
 
@@ -449,7 +516,8 @@ class Base:
         Adapters are rounded to the type of the weight that they are added to, so they are added
         before `fill`. A head that is not in the model's files is drawn from torch's generator.
         """
-        made = copy.deepcopy(self._model, dict(self._loaded))
+        states = {id(state): state for state in states_of(self._model)}
+        made = copy.deepcopy(self._model, {**self._loaded, **states})
         draw_again(made)
         return made
 
@@ -467,36 +535,33 @@ def _parameter(values: Tensor, like: nn.Parameter) -> nn.Parameter:
 
 
 def _check_whole(model: Any) -> None:
-    """Raise for a model whose weights are not all there, in full, on one device."""
+    """Raise for a model whose weights are not all there, on one device."""
     places = {str(p.device) for p in model.parameters()}
-    if getattr(model, "is_quantized", False) or getattr(
-        model.config, "quantization_config", None
-    ):
-        what = "are quantised"
-        instead = "without quantization_config"
-    elif "meta" in places or len(places) > 1:
-        what = f"are on {', '.join(sorted(places))}"
-        instead = "without device_map"
-    else:
-        return
-    raise ValueError(
-        f"from_model needs all weights in full on one device, but those of {type(model).__name__} "
-        f'{what}; load it {instead}, with dtype="bfloat16" if memory is short'
-    )
+    if "meta" in places or len(places) > 1:
+        raise ValueError(
+            f"from_model needs all weights on one device, but those of {type(model).__name__} are "
+            f'on {", ".join(sorted(places))}; load it with device_map={{"": "cpu"}}, and with '
+            'dtype="bfloat16" or in 4 bits if memory is short'
+        )
 
 
 def _identity_of(model: Any, lora: object) -> dict[str, str]:
     """Return digests of a model in memory: of all its values, and of which are not trained.
 
-    With adapters, no other weight is trained, whatever requires a gradient.
+    With adapters, no other weight is trained, whatever requires a gradient. Of weights in 4 bits,
+    the state is among the lasting values.
     """
+    import torch
+
     found = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
     trained = dict(model.named_parameters(remove_duplicate=False))
     buffers = [
         value for name, value in model.state_dict().items() if name not in trained
     ]
     for values in (*model.parameters(), *buffers):  # buffers such as running means
-        found.update(memoryview(values.detach().cpu().float().contiguous().numpy()))
+        content = values.detach().cpu()
+        exact = content.view(torch.uint8) if is_packed(values) else content.float()
+        found.update(memoryview(exact.contiguous().numpy()))
     fixed = [
         name for name, value in model.named_parameters() if not value.requires_grad
     ]

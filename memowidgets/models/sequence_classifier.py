@@ -20,6 +20,7 @@ from memowidgets.models.heads import (
 )
 from memowidgets.models.lora import LoRA
 from memowidgets.models.pretrained import Given
+from memowidgets.models.quantized import check_head
 from memowidgets.models.tokens import (
     Tokens,
     check_lengths,
@@ -78,6 +79,7 @@ class SequenceClassifier(TokenModel):
         *,
         max_length: int | None = None,
         truncate: bool = False,
+        quantization: str | None = None,
         device: str | None = None,
         cache: bool = True,
         revision: str | None = None,
@@ -98,6 +100,9 @@ class SequenceClassifier(TokenModel):
             Largest number of tokens of a text. By default as many as the model reads.
         truncate : bool
             Whether to cut longer texts. Otherwise they are an error.
+        quantization : "nf4" or None
+            Whether the frozen weights below adapters are held in 4 bits, as of `CausalLM`. The head
+            is not.
         device : str, optional
             Default device of an audit, as torch names it.
         cache : bool
@@ -119,11 +124,16 @@ class SequenceClassifier(TokenModel):
             If the hub requires that you first accept the model's licence.
         ValueError
             If transformers has no classifier of this kind, the head is for several labels at once
-            or for regression, or an argument is not valid.
+            or for regression, the weights are quantised and `lora` is None, or an argument is not
+            valid.
+        ImportError
+            If `quantization` needs a library that is missing or too old.
         """
         own: dict[str, Any] = {"max_length": max_length, "cache": cache}
         defaults = CLASSIFIER if lora is None else _OF_ADAPTERS
-        model, found = cls._loaded(name_or_path, revision, defaults, lora, **own)
+        model, found = cls._loaded(
+            name_or_path, revision, defaults, lora, quantization=quantization, **own
+        )
         model.truncate = truncate
         model.device = device
         adapters = None if lora is None else {**vars(lora)}
@@ -150,7 +160,8 @@ class SequenceClassifier(TokenModel):
         Parameters
         ----------
         model : transformers.PreTrainedModel
-            Any ``…ForSequenceClassification`` with one logit for each class of the data.
+            Any ``…ForSequenceClassification`` with one logit for each class of the data, also with
+            adapters of peft. Its frozen weights may be in 4 bits (bitsandbytes), its head not.
         tokenizer : transformers.PreTrainedTokenizerBase
             Tokenizer of the model.
         lora : LoRA, optional
@@ -168,10 +179,11 @@ class SequenceClassifier(TokenModel):
             If it is not a classifier of transformers, or has an encoder and a decoder.
         ValueError
             If its head is for several labels at once or for regression, or its weights are
-            quantised, offloaded or spread over devices.
+            quantised in another way, offloaded or spread over devices, or an adapter is merged.
         """
         model = unwrap(model)
         check_classifier(model, cls.kind)
+        check_head(plain(model), head_of(model))
         load = Given(model, lora)
         defaults = CLASSIFIER if lora is None else _OF_ADAPTERS
         made = cls(

@@ -33,6 +33,12 @@ from memowidgets.models.pretrained import (
     random_weights,
     reader_digest,
 )
+from memowidgets.models.quantized import (
+    check_quantization,
+    compute_in,
+    is_packed,
+    no_adapters,
+)
 from memowidgets.models.tokens import Tokens, padding_token
 from memowidgets.vocabulary import quoted
 
@@ -144,8 +150,13 @@ class TransformerModel(Model):
     def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         """Load the weights of a checkpoint; frozen ones, which it may lack, stay."""
         trained = {name for name, p in module.named_parameters() if p.requires_grad}
-        fixed = {k: v for k, v in module.state_dict().items() if k not in trained}
-        module.load_state_dict({**fixed, **weights})
+        missing, unknown = module.load_state_dict(dict(weights), strict=False)
+        wrong = sorted({*unknown, *trained.intersection(missing)})
+        if wrong:
+            raise RuntimeError(
+                f"the weights of a checkpoint are not those of {type(module).__name__}: "
+                f"{len(wrong)} differ in name, the first is {wrong[0]}"
+            )
 
     @contextmanager
     def capture_layers(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
@@ -300,13 +311,17 @@ class TokenModel(TransformerModel):
         max_length: int | None,
         *,
         cache: bool,
+        quantization: str | None = None,
     ) -> tuple[Self, dict[str, str]]:
         """Return a model from the hub or a folder, and the arguments that load its files again."""
-        load = Pretrained(
-            name_or_path, revision, cls.kind, "float32" if lora is None else "auto"
-        )
+        check_quantization(quantization)
+        dtype = "float32" if lora is None else "auto"
+        load = Pretrained(name_or_path, revision, cls.kind, dtype, quantization)
         config = load.config()
         reader = load.reader("AutoTokenizer")
+        in_files = getattr(config, "quantization_config", None)
+        if lora is None and (quantization is not None or in_files):
+            raise no_adapters(load.name)
         given = load, config, reader, load.identity, defaults, lora, max_length
         return cls(*given, cache=cache), load.arguments
 
@@ -381,16 +396,19 @@ class TokenModel(TransformerModel):
         """Return the module before its first step, with the frozen weights of its process."""
         import torch
 
-        if bases is None or self._lora is None:
+        if getattr(self._load, "lacks_adapters", False):
+            raise no_adapters(type(self).__name__)
+        if bases is None or not self._has_base:
             return super().begin(data, device, precision, bases)
         frozen = _frozen_type(device, precision)
+
+        def place(values: Tensor) -> Tensor:
+            return values.to(device, None if is_packed(values) else frozen)
 
         def load() -> Base:
             with torch.random.fork_rng(devices=[]):
                 model = self._start(data)
-                return Base(
-                    model, self._head(model), lambda values: values.to(device, frozen)
-                )
+                return Base(model, self._unshared(model), place)
 
         base: Base = bases.of((device, frozen), load)
         module = self._completed(base.copy())
@@ -405,8 +423,12 @@ class TokenModel(TransformerModel):
 
         frozen = _frozen_type(device, precision)
         for parameter in module.parameters():
+            if is_packed(parameter):
+                continue
             wanted = torch.float32 if parameter.requires_grad else frozen
             parameter.data = parameter.data.to(wanted)
+        if getattr(self._load, "quantization", None) is not None:
+            compute_in(module, frozen)
         if (
             frozen == torch.bfloat16
             and self._lora is not None
@@ -493,6 +515,17 @@ class TokenModel(TransformerModel):
 
     def _add_adapters(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model)
+
+    @property
+    def _has_base(self) -> bool:
+        """Whether some weights are frozen, so that all models of a process share them."""
+        return self._lora is not None or getattr(self._load, "is_partly_fixed", False)
+
+    def _unshared(self, model: nn.Module) -> list[nn.Parameter]:
+        """Return the weights that each model has for itself, without adapters yet to be added."""
+        if self._lora is not None:
+            return self._head(model)
+        return [p for p in model.parameters() if p.requires_grad]
 
     def _head(self, model: nn.Module) -> list[nn.Parameter]:  # noqa: ARG002 - classifiers have one
         """Return the weights that are trained beside adapters."""

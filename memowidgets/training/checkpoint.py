@@ -21,6 +21,7 @@ from memowidgets.checks import (
 )
 from memowidgets.data import Dataset
 from memowidgets.models import Model
+from memowidgets.models.base import restore_modes
 from memowidgets.models.device import (
     cpu_threads,
     resolve_precision,
@@ -167,7 +168,7 @@ def forward(
     feed: Callable[[NDArray[Any]], Any] | None = None,
     noun: str = SAMPLES,
 ) -> Forward:
-    """Run a module over samples in eval mode, in which it stays; random states do not change.
+    """Run a module over samples in eval mode; its own mode and random states do not change.
 
     `feed` is the model's feeder of the data in this precision. A new one may copy all images to the
     device again. `progress`, `allocate` and `noun` are those of `filled_pass`.
@@ -183,8 +184,9 @@ def forward(
 
     precision = resolve_precision(device, precision)
     feed = feed or model.feeder(data, device, precision)
-    module.eval()
     with restore_in_main_thread(device), torch.no_grad(), ExitStack() as stack:
+        stack.enter_context(restore_modes(module))
+        module.eval()
         stack.enter_context(cpu_threads(model.cpu_threads))
         stack.enter_context(model.autocast(device, precision))
         outputs = stack.enter_context(model.capture_layers(module)) if capture else {}

@@ -16,6 +16,7 @@ from memowidgets.checks import warn_user
 from memowidgets.files import digest_of_arrays
 from memowidgets.metrics.logits import order_warning
 from memowidgets.models.base import unwrap
+from memowidgets.models.quantized import warn_of_repacked
 from memowidgets.progress import Progress, progress_or_bar
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
@@ -366,6 +367,7 @@ class Recorder:
         """
         device = device_of(module)
         module = unwrap(module)
+        warn_of_repacked(module)  # reading the weights packs them as they were
         weights = self.passes.weights(module)
         with restore_in_main_thread(device), self.run.lock("checkpoints"):
             records = read_records(self.run)

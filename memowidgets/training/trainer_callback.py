@@ -20,7 +20,7 @@ from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
 from memowidgets.files import digest_of_arrays
 from memowidgets.models import CausalLM, SequenceClassifier
-from memowidgets.models.base import restore_modes, unwrap
+from memowidgets.models.base import unwrap
 from memowidgets.models.device import used_precision, working_on
 from memowidgets.models.heads import plain
 from memowidgets.models.lora import (
@@ -390,7 +390,7 @@ class TrainerPasses(ModelPasses):
     ) -> Forward:
         """Run the module over any samples, in the precision of its training."""
         device = device_of(module)
-        with restore_modes(module), working_on(device):
+        with working_on(device):
             return forward(
                 self.recipe.model,
                 module,

@@ -176,6 +176,41 @@ def _llm_of_peft(folder):
     return mw.models.CausalLM.from_model(adapted, reader), data
 
 
+def in_4_bits(folder, kind=transformers.LlamaForCausalLM, **settings):
+    """A model of a folder whose linear layers bitsandbytes holds in 4 bits."""
+    config = transformers.BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        **settings,
+    )
+    return kind.from_pretrained(folder, quantization_config=config)
+
+
+def _llm_in_4_bits(folder):
+    data = questions()
+    path = llama_folder(folder / "llama", tokenizer(data), width=64, layers=2)
+    reader = transformers.AutoTokenizer.from_pretrained(path)
+    lora = mw.models.LoRA(r=2)
+    return mw.models.CausalLM.from_model(in_4_bits(path), reader, lora), data
+
+
+def _llm_quantized_here(folder):
+    data = questions()
+    path = llama_folder(folder / "llama", tokenizer(data), width=64, layers=2)
+    lora = mw.models.LoRA(r=2, layers="top:1")
+    model = mw.models.CausalLM.from_pretrained(path, lora, quantization="nf4")
+    return model, data
+
+
+def _classifier_quantized_here(folder):
+    model, reader, data = classifier("GPT2", **GPT)
+    path = saved(folder / "gpt", model, reader)
+    lora = mw.models.LoRA(r=2)
+    made = mw.models.SequenceClassifier.from_pretrained(path, lora, quantization="nf4")
+    return made, data
+
+
 def _llm_from_scratch(_folder):
     data = questions()
     return mw.models.CausalLM.from_scratch(data, layers=1, width=16), data
@@ -212,6 +247,7 @@ def _module_on_a_backbone(_folder):
 # One for each adapter: what `make test` trains in worker processes.
 FIRST = {
     "CausalLM.from_model": Brought(_llm_given),
+    "CausalLM.from_model, 4 bits": Brought(_llm_in_4_bits),
     "SequenceClassifier.from_model, Bert": _given("Bert", **SIZE),
     "ImageClassifier.from_model": Brought(_images_given),
     "TorchClassifier on a backbone": Brought(_module_on_a_backbone),
@@ -221,7 +257,9 @@ EVERY = {
     "CausalLM.from_pretrained": Brought(_llm_from_a_folder),
     "CausalLM.from_scratch": Brought(_llm_from_scratch),
     "CausalLM.from_model of peft": Brought(_llm_of_peft),
+    "CausalLM.from_pretrained, 4 bits": Brought(_llm_quantized_here),
     "SequenceClassifier.from_pretrained": Brought(_classifier_from_a_folder),
+    "SequenceClassifier.from_pretrained, 4 bits": Brought(_classifier_quantized_here),
     "SequenceClassifier.from_scratch": Brought(_classifier_from_scratch),
     "SequenceClassifier.from_model, Llama": _given("Llama", **SIZE),
     "SequenceClassifier.from_model, Roberta": _given("Roberta", **SIZE),

@@ -106,12 +106,14 @@ assert not gone & set(sys.modules), gone & set(sys.modules)
 EXTRA_OF = """
 import numpy as np
 from memowidgets.__main__ import main
+from memowidgets.models.quantized import check_quantization
 data = mw.data.load_digits().take(range(100))
 for extra, call in {
     "train": lambda: mw.Audit(mw.models.ConvNet(), data, path="run"),
     "train ": lambda: mw.watch(None, data, path="watched", steps_per_epoch=4),
     "llm": lambda: mw.models.CausalLM.from_pretrained("folder"),
     "llm ": lambda: mw.models.SequenceClassifier.from_pretrained("folder"),
+    "quantized": lambda: check_quantization("nf4"),
     "llm,vision": lambda: mw.models.ImageClassifier.from_pretrained("folder"),
     "llm  ": lambda: mw.training.MemorizationCallback,
     "llm   ": lambda: mw.data.fetch_mcq("mmlu"),

@@ -155,9 +155,9 @@ VALUE_ERRORS = [
         lambda _: questioned(max_length=12).feeder(QUESTIONS, CPU),
     ),
     ("LlamaForCausalLM | on cpu, meta | device_map", lambda _: offloaded()),
-    ("from_model | quantised", lambda _: questioned(raw=quantised())),
+    ("LlamaForCausalLM | gptq | load_in_4bit", lambda _: questioned(raw=quantised())),
     (
-        "quantised | in full",
+        "gptq | load_in_4bit",
         lambda at: CausalLM.from_pretrained(saved(at, quantised().config)),
     ),
     (

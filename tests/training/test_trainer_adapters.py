@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,7 @@ from transformers import DataCollatorWithPadding
 import memowidgets as mw
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
+from tests.adoption import own_models
 from tests.models import test_causal_lm as causal
 from tests.models import test_sequence_classifier as classifiers
 from tests.training import test_trainer_callback as questions
@@ -37,6 +39,21 @@ def wrapped(model, config, name="default"):
     with quiet_peft(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what peft says of tied weights is its own
         return peft.get_peft_model(model, config, adapter_name=name)
+
+
+def set_repacking(model, happens):
+    """Let layers in 4 bits do in eval mode what they do on a processor with AVX512-BF16, or not."""
+    for part in model.modules():
+        if hasattr(part, "support_avx512bf16_for_cpu"):
+            part.support_avx512bf16_for_cpu = happens
+    return model
+
+
+def in_4_bits(model, *, repacked=False):
+    """The model as `from_pretrained` loads it with weights in 4 bits."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return set_repacking(own_models.in_4_bits(folder), repacked)
 
 
 def asked(model):
@@ -105,6 +122,10 @@ EMBEDDED = {
 }
 QUESTIONS = EMBEDDED | {
     "LoRA": Kind(LORA),
+    "LoRA on 4 bits": Kind(LORA, before=in_4_bits),
+    "LoRA on 4 bits that eval mode repacks": Kind(
+        LORA, before=partial(in_4_bits, repacked=True)
+    ),
     "rsLoRA": Kind(partial(LORA, use_rslora=True)),
     "DoRA": Kind(partial(LORA, use_dora=True)),
     "LoRA with dropout": Kind(partial(LORA, lora_dropout=0.3)),
@@ -198,6 +219,7 @@ class Task:
         is_text = self.adapter is mw.models.SequenceClassifier
         text = self.data.texts[i] if is_text else self.data.prompt(i)
         ids = torch.tensor([self.tokenizer(text)["input_ids"]])
+        set_repacking(model, happens=False)
         with torch.no_grad():
             answer = model.eval()(input_ids=ids, output_hidden_states=True)
         state = answer.hidden_states[-1][0]

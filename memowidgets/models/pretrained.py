@@ -454,9 +454,9 @@ class Given:
                 packed[id(p)] = content, state
         for part in made.modules():
             own = part._parameters  # noqa: SLF001 - the registered ones
-            for name, p in own.items():
-                if id(p) in packed:
-                    own[name] = put_together(*packed[id(p)], part)
+            for name, bare in own.items():
+                if id(bare) in packed:
+                    own[name] = put_together(*packed[id(bare)], part)
         return made
 
     def parts(self) -> Iterator[nn.Module]:
@@ -503,12 +503,14 @@ class Base:
         own = {id(p) for p in trained}
         self._model = model
         self._loaded = {id(p): p for p in model.parameters() if id(p) not in own}
-        self._placed = {
-            key: place(p)
-            if is_packed(p)
-            else nn.Parameter(place(p.detach()), requires_grad=False)
-            for key, p in self._loaded.items()
-        }
+        self._placed: dict[int, nn.Parameter] = {}
+        for key, p in self._loaded.items():
+            if is_packed(p):
+                packed = place(p)  # of its own class, with its state
+                self._placed[key] = cast("nn.Parameter", packed)
+            else:
+                values = place(p.detach())
+                self._placed[key] = nn.Parameter(values, requires_grad=False)
 
     def copy(self) -> nn.Module:
         """Return a copy with the frozen weights as they were loaded.

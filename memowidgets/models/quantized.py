@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import NDArray
 
@@ -54,7 +54,7 @@ def check_quantization(name: str | None) -> None:
         )
 
 
-def is_packed(parameter: nn.Parameter) -> bool:
+def is_packed(parameter: Tensor) -> bool:
     """Return whether a parameter has its values in 4 bits."""
     return vars(parameter).get("quant_state") is not None
 
@@ -158,8 +158,8 @@ def check_head(model: Any, head: nn.Module) -> None:
 
 def _in_8_bits(name: str) -> ValueError:
     return ValueError(
-        f"the weights of {name} are quantised in 8 bits. Such layers round what they get in eval "
-        f"mode and not in training, so a pass would not show what is trained; {_IN_4_BITS}"
+        f"the weights of {name} are quantised in 8 bits. There, what is rounded in a text depends "
+        f"on the other texts of its batch, and so would its scores; {_IN_4_BITS}"
     )
 
 
@@ -201,11 +201,11 @@ def put_together(
 ) -> nn.Parameter:
     """Return a packed parameter of a part, made of its bytes and of `state_arrays`."""
     import torch
-    from bitsandbytes.nn import Params4bit
+    from bitsandbytes.nn.modules import Params4bit
 
     stated = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
     made: nn.Parameter = Params4bit.from_prequantized(
-        values, stated, device=values.device, module=part
+        values, stated, device=values.device, module=cast("Any", part)
     )
     return made
 

@@ -403,7 +403,9 @@ class TokenModel(TransformerModel):
         frozen = _frozen_type(device, precision)
 
         def place(values: Tensor) -> Tensor:
-            return values.to(device, None if is_packed(values) else frozen)
+            if is_packed(values):
+                return values.to(device)
+            return values.to(device, frozen)
 
         def load() -> Base:
             with torch.random.fork_rng(devices=[]):

@@ -209,6 +209,28 @@ class CausalLM(TokenModel):
         options = words.gather(1, inputs["options"])
         return options.masked_fill(~inputs["available"], -float("inf")), losses
 
+    def option_tokens(
+        self, data: Dataset, positions: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the token of each option, (n_options,), -1 where no question has the option.
+
+        Raises
+        ------
+        ValueError
+            If an option is another token in some of the questions.
+        """
+        answers = self._encoded(data).answers
+        options = answers["options"][positions]
+        available = answers["available"][positions]
+        found = np.full(options.shape[1], -1)
+        for i, own in enumerate(available.T):
+            tokens = np.unique(options[own, i])
+            if len(tokens) > 1:
+                raise ValueError(f"option {i} is not the same token in all questions")
+            if len(tokens) == 1:
+                found[i] = tokens[0]
+        return found
+
     def _completed(self, model: nn.Module) -> nn.Module:
         from memowidgets.models.networks import pack_head
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import as_code, whole_number
-from memowidgets.data import Dataset
+from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.files import digest_of
 from memowidgets.models.base import Bases, Model, has_users_class, restore_modes
 from memowidgets.models.device import resolve_precision
@@ -496,6 +496,42 @@ class TokenModel(TransformerModel):
     def weights_config(self, module: nn.Module) -> dict[str, Any]:
         """Return peft's configuration of the adapter."""
         return {} if self._lora is None else adapter_config(module, "default")
+
+    def known_by_tokens(
+        self,
+        ids: list[NDArray[np.int64]],
+        labels: Sequence[int],
+        like: Dataset,
+        answers: Mapping[str, NDArray[Any]] | None = None,
+    ) -> Dataset:
+        """Return samples that have tokens and labels alone, such as rows of a Trainer.
+
+        Parameters
+        ----------
+        ids : list of array of int64
+            Tokens of each sample.
+        labels : sequence of int
+            Their labels.
+        like : Dataset
+            Data with the same classes.
+        answers : dict of array, optional
+            What a batch has of each sample beside its tokens, see `Tokens`.
+        """
+        lengths = np.array(list(map(len, ids)))
+        made = WithheldDataset(
+            ids=np.arange(len(ids)).astype(str),
+            labels=np.array(labels, dtype=np.int64),
+            class_names=like.class_names,
+            hashes=("",) * len(ids),
+        )
+        self._seen.data[made] = Tokens(
+            ids,
+            lengths,
+            self._padding,
+            ends_together=self.ends_together,
+            answers=answers or {},
+        )
+        return made
 
     def _encoded(self, data: Dataset) -> Tokens:
         if data not in self._seen.data:

@@ -11,7 +11,7 @@ import torch
 from transformers import DataCollatorWithPadding, Trainer
 
 import memowidgets as mw
-from memowidgets.training.trainer_callback import check_rows, count_rows
+from memowidgets.training.trainer_rows import check_rows, count_rows
 from tests.models.test_sequence_classifier import (
     classifier,
     texts,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from memowidgets.evaluation.scored import Scored
     from memowidgets.training.config import Settings
+    from memowidgets.training.origin import Origin
 
 GIVEN = "given"  # the one checkpoint of arrays
 
@@ -591,8 +592,9 @@ class Evidence:
         Positions of members that a recorded training does not draw, which have no score.
     sees_draws : bool
         Whether it would be known if a member was not drawn.
-    recorded_from : str
-        Who trained the target, if that was not the audit.
+    origins : tuple of Origin
+        Who trained the target with which settings, one for each stretch in which these are the
+        same.
     training : callable
         Function that returns how the target was trained, or raises where nobody knows.
     makes : set of str
@@ -630,7 +632,7 @@ class Evidence:
     repeated: Mapping[str, int] = field(default_factory=dict)
     undrawn: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     sees_draws: bool = True
-    recorded_from: str = ""
+    origins: tuple[Origin, ...] = ()
     makes: frozenset[str] = frozenset()
     absent: Mapping[str, Absent] = field(default_factory=dict)
     device: Callable[[], str] = lambda: "cpu"

@@ -74,6 +74,7 @@ from memowidgets.training.draws import draws_of, never_drawn
 from memowidgets.training.engine import check_executor
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.lookout import RHO, Lookout, StopRule, read_stop
+from memowidgets.training.origin import Origin, plain_setting
 from memowidgets.training.probe import check_functions
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.training.worker import KeptForward, ShadowJob
@@ -375,11 +376,16 @@ class Run:
         undrawn, of_draws = self._undrawn(names)
         recorded_from = self.recorded_from
         unknown = Absent(
-            f"{self.path} was recorded from {recorded_from}, whose settings are unknown"
+            f"{self.path} was recorded from {recorded_from}, so the audit's own settings were not "
+            "used",
+            "audit.report() states what is known of them",
         )
         return Evidence(
             path=self.path,
-            manifest=self.manifest,
+            manifest={
+                **self.manifest,
+                "training": None,
+            },  # `origins` say who trained, and how
             data=self.data,
             trained_labels=self._labels,
             pool=self.design.pool,
@@ -398,12 +404,22 @@ class Run:
             repeated=repeated,
             undrawn=np.zeros(0, np.int64) if undrawn is None else undrawn,
             sees_draws=undrawn is not None or not recorded_from,
-            recorded_from=recorded_from,
+            origins=self._origins(),
             training=unknown.refuse if recorded_from else lambda: self.training,
             makes=frozenset(("pass", "losses", "pool") if self.can_ask else ()),
             device=lambda: self.device,
             cache=self._cache,
         )
+
+    def _origins(self) -> tuple[Origin, ...]:
+        """Return who trained the target with which settings."""
+        course = read_course(self.run)
+        if course is not None:
+            return tuple(course.origins)
+        settings = self.training.as_manifest()
+        lists = {name: of for name, of in settings.items() if isinstance(of, list)}
+        settings |= {name: plain_setting(of) for name, of in lists.items()}
+        return (Origin("audit.train()", settings=settings),)
 
     def _undrawn(
         self, names: Names

@@ -19,11 +19,11 @@ from memowidgets.data.pairs import PairDataset
 from memowidgets.files import digest_of
 from memowidgets.models.base import unwrap
 from memowidgets.store import RunDirectory
-from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import HELD_OUT, forward_of
 from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
 from memowidgets.training.draws import Draws
+from memowidgets.training.origin import Origin, origin_of_loop
 from memowidgets.training.passes import (
     INPUT,
     Batches,
@@ -250,6 +250,7 @@ def watch(
             about, list(looker.layer_names), samples, unseen, path, every, seed
         )
         recorder = Recorder(run.run, looker, plan, keep, stop)
+        recorder.name_origin(origin_of_loop(inner))
         recorder.follow(module, plan.steps_per_epoch)
         step = recorder.start(module, steps_done, overwrite=overwrite)
         record = recorder.record_at(step)
@@ -327,13 +328,12 @@ def _begun_run(
     design = draw_design(data, "all", None, seed)
     if held_out is not None:
         identity.check_held_out(held_out, data, design)
-    settings = TrainingConfig(checkpoint_every=every).resolve({})
     manifest = {
         "kind": WATCHED,
         "model": about,
         "model_source": None,
         "layers": layers,
-        **identity.describe_training(settings, seed, settings.precision),
+        **identity.describe_recorded(every, seed),
         **identity.describe_data(data, design, held_out),
     }
     manifest = identity.settle(run, manifest, data, design)
@@ -437,6 +437,11 @@ class Watch:
         self.reached = in_the_first_process(
             partial(self._record_if_due, goes_on=True), self.reached
         )
+
+    def name_origin(self, origin: Origin) -> None:
+        """Keep with the next checkpoint who runs the loop; `LightningCallback` calls this."""
+        if self._recorder is not None:
+            self._recorder.name_origin(origin)
 
     def count_draws(self, loader: Any) -> None:
         """Count how often a loader draws each sample, from before it is iterated over.

@@ -76,7 +76,8 @@ class Content:
     layers : sequence of str
         Names of the layers, first to last.
     training, versions : mapping
-        Settings of the training, and versions of libraries when the run was made and now.
+        Settings of the training, and versions of libraries when the run was made, of the training,
+        and now.
     seed : int, optional
         Seed of every draw.
     checkpoints : sequence of mapping
@@ -102,6 +103,10 @@ class Content:
         What a reader must know before trusting the numbers.
     missing : mapping of str to str
         Reason why a part is missing, by what it is.
+    trained_by : str
+        Who trained the model and what recorded that, in a sentence.
+    earlier : sequence of (int, mapping)
+        First step and settings of earlier stretches of the training, which had other settings.
     truth_given : bool
         Whether the user gave log-LiRA, so that it does not come from shadow models.
     digests : sequence of Digest
@@ -133,6 +138,8 @@ class Content:
     figures: Sequence[Figure] = ()
     warnings: Sequence[Note] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
+    trained_by: str = ""
+    earlier: Sequence[tuple[int, Mapping[str, Any]]] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
     noun: str = "samples"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memowidgets.report.content import Content
 
 
-SCHEMA_VERSION = 6  # goes up when a field changes its meaning, comes or goes
+SCHEMA_VERSION = 7  # goes up when a field changes its meaning, comes or goes
 _AT_TAU = (
     *("found", "flagged_only", "missed", "left_alone", "tpr", "tpr_interval"),
     *("fpr", "fpr_interval", "precision", "precision_interval"),
@@ -54,7 +54,12 @@ def _as_dict(content: Content) -> dict[str, Any]:
         "numbers": content.numbers,
         "layers": content.layers,
         "seed": content.seed,
+        "trained_by": content.trained_by,
         "training": content.training,
+        "earlier_training": [
+            {"from_step": step, "settings": settings}
+            for step, settings in content.earlier
+        ],
         "versions": content.versions,
         "checkpoints": content.checkpoints,
         "prediction": None

@@ -380,6 +380,12 @@ def settings(content: Content) -> list[Row]:
     found += [
         (f"training, {name}", str(value)) for name, value in content.training.items()
     ]
+    for step, settings_then in content.earlier:
+        found += [
+            (f"training, {name}, from step {step}", str(value))
+            for name, value in settings_then.items()
+            if value != content.training.get(name)
+        ]
     if content.seed is not None:
         found.append(("seed", str(content.seed)))
     for name, of in content.versions.items():

@@ -32,6 +32,8 @@ from memowidgets.models.device import (
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import restore_in_main_thread
+from memowidgets.training.origin import FORM as ORIGIN
+from memowidgets.training.origin import Origin
 from memowidgets.vocabulary import quoted
 
 if TYPE_CHECKING:
@@ -429,12 +431,15 @@ class Course:
     keep : {"all", "prediction+final"}
         Where weights and representations are kept: at each checkpoint, or at the one to look at
         and at the end. Logits and losses are kept at each.
+    origins : list of Origin
+        Who trained it with which settings, one for each stretch in which these are the same.
     """
 
     steps_per_epoch: int
     total_steps: int
     weights: dict[str, str] = field(default_factory=dict)
     keep: str = KEEP[0]
+    origins: list[Origin] = field(default_factory=list)
 
 
 def read_course(run: RunDirectory) -> Course | None:
@@ -446,6 +451,7 @@ def read_course(run: RunDirectory) -> Course | None:
         "steps_per_epoch": _is_count,
         "total_steps": _is_count,
         "weights": {str: str},
+        "origins": [ORIGIN],
     }
     if (
         note.keys() != {*form, "keep"}
@@ -455,7 +461,8 @@ def read_course(run: RunDirectory) -> Course | None:
         raise StoreError(
             f"{run.path / COURSE} is broken: delete the folder, and record again"
         )
-    return Course(**note)
+    origins = [Origin(**one) for one in note.pop("origins")]
+    return Course(**note, origins=origins)
 
 
 def _is_count(value: Any) -> bool:

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from memowidgets.checks import warn_user
+from memowidgets.training.origin import origin_of_lightning
 
 
 def _base() -> type:
@@ -85,13 +86,14 @@ class LightningCallback(Callback):
         self._seen = 0
         self._began = 0
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Go on at the Trainer's step if it resumes, and count what its loader draws."""
         # an epoch that it resumes has no start
         self._seen = self._began = trainer.global_step
         if self._seen:
             self._watch.continue_at(self._seen)
         self._watch.count_draws(trainer.train_dataloader)
+        self._watch.name_origin(origin_of_lightning(trainer, pl_module, self._seen))
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
         """Note the step at which an epoch begins."""

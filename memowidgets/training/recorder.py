@@ -49,6 +49,7 @@ from memowidgets.training.lookout import (
     write_held_out,
     write_stop,
 )
+from memowidgets.training.origin import Origin, joined
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -144,6 +145,7 @@ class Recorder:
         self._lookout = Lookout(run, passes.labels, rule)
         self._records: list[Record] = []  # of this training, as far as it is known
         self._draws: Draws | None = None
+        self._origin: Origin | None = None
 
     def follow(
         self, module: nn.Module, steps_per_epoch: int, total_steps: int | None = None
@@ -255,7 +257,12 @@ class Recorder:
                 )
             before = course or Course(steps_per_epoch, 1)
             end = self._plan.total or before.total_steps
-            begun = Course(steps_per_epoch, end, before.weights, self.keep)
+            begun = replace(
+                before,
+                steps_per_epoch=steps_per_epoch,
+                total_steps=end,
+                keep=self.keep,
+            )
             self.run.write_note(COURSE, asdict(begun))
         self._records = _up_to(records, step, digest)
         if self._stop is not None:
@@ -266,6 +273,10 @@ class Recorder:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""
         digest = self.passes.weights(unwrap(module)).digest
         self._records = _up_to(read_records(self.run), step, digest)
+
+    def name_origin(self, origin: Origin) -> None:
+        """Keep with the next checkpoint who trains from here on, with which settings."""
+        self._origin = origin
 
     def count(self, draws: Draws, step: int, again: int, per_step: int = 1) -> None:
         """Keep with each checkpoint from here on how often members were drawn, if that is known.
@@ -429,7 +440,11 @@ class Recorder:
 
     def _write_course(self, total_steps: int) -> None:
         digests = {record.name: record.weights for record in self._records}
-        course = Course(self._plan.steps_per_epoch, total_steps, digests, self.keep)
+        before = read_course(self.run)
+        origins = joined([] if before is None else before.origins, self._origin)
+        course = Course(
+            self._plan.steps_per_epoch, total_steps, digests, self.keep, origins
+        )
         self.run.write_note(COURSE, asdict(course))
 
     def _thin(self, *, ended: bool) -> None:

@@ -45,6 +45,7 @@ from memowidgets.training.checkpoint import (
 from memowidgets.training.config import restore_in_main_thread
 from memowidgets.training.draws import Draws
 from memowidgets.training.learner import ModelPasses, Recipe
+from memowidgets.training.origin import origin_of_trainer
 from memowidgets.training.recorder import Weights, in_the_first_process, trained_weights
 from memowidgets.training.trainer_rows import (
     calling_trainer,
@@ -189,6 +190,10 @@ class MemorizationCallback(TrainerCallback):
                 self._take_evaluated(loader, rows)
             passes.check(model)
             self._recorder.start(model, state.global_step)
+            optimizer = kwargs.get("optimizer")
+            self._recorder.name_origin(
+                origin_of_trainer(args, model, optimizer, state.global_step)
+            )
             if rows:
                 self._count_draws(loader, rows, args, state.global_step)
             if self._recorder.is_due(state.global_step):

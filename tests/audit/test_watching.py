@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -893,3 +894,23 @@ def test_modules_that_are_compiled_checkpointed_or_quantised_are_watched(
         ends.append([p.tolist() for p in module.parameters()])
     assert ends[0] == ends[1]
     assert np.isfinite(watch.audit.score("psmi", checkpoint=3)).all()
+
+
+def test_nothing_is_stated_of_the_settings_of_a_watched_loop(tmp_path):
+    hidden = type("<lambda>", (nn.Sequential,), {})
+    module, data = hidden(*mlp()), samples()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, stop_at_drop=None)
+    trained(module, data, epochs=1, watch=watch)
+    for audit in (watch.audit, mw.Audit.open(tmp_path / "run")):
+        page = audit.report(tmp_path / "a.html", figures=False, overwrite=True)
+        numbers = json.loads(page.with_suffix(".json").read_text("utf-8"))
+        assert numbers["training"] == {}
+        assert "not known" in numbers["trained_by"]
+        assert "mw.watch" in numbers["missing"]["settings of the training"]
+        assert numbers["facts"]["model"] == "<lambda>"
+        assert "&lt;lambda&gt;" in page.read_text("utf-8")
+        with pytest.raises(NotThereError, match="not used"):
+            _ = audit.training
+    kept = json.loads((tmp_path / "run/manifest.json").read_text("utf-8"))
+    assert kept["training"] == {"checkpoint_every": 0.2}
+    assert "precision" not in kept

@@ -157,6 +157,24 @@ def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
         mw.training.LightningCallback(new_module())
 
 
+def test_the_report_states_what_lightning_tells(data, tmp_path):
+    module = new_module()
+    module.save_hyperparameters({"dropout": 0.3, "rows": "/home/me/rows.csv"})
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, stop_at_drop=None)
+    callback = mw.training.LightningCallback(watch)
+    fitted(module, data, tmp_path, callback, epochs=1, gradient_clip_val=0.5)
+    again = mw.Audit.open(tmp_path / "run")
+    (origin,) = again.evidence.origins
+    stated = origin.settings
+    assert (stated["max_epochs"], stated["gradient_clip_val"]) == (1, 0.5)
+    assert (stated["optimizer"], stated["learning_rate"]) == ("AdamW", 0.05)
+    assert stated["batch_size"] == BATCH
+    assert stated["hparams.dropout"] == 0.3
+    assert "/home" not in str(origin)
+    assert origin.model == type(module).__name__
+    assert "LightningCallback" in again.evidence.origins[-1].sentence
+
+
 def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
     module = new_module()
     watch = mw.watch(module, data, tmp_path / "run", steps_per_epoch=10)

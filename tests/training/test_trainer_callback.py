@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +86,14 @@ def collate(rows):
 
 
 def trainer(
-    model, rows, folder, *callbacks, kind=Trainer, data_collator=collate, **changes
+    model,
+    rows,
+    folder,
+    *callbacks,
+    kind=Trainer,
+    arguments=TrainingArguments,
+    data_collator=collate,
+    **changes,
 ):
     course = {
         "num_train_epochs": 3,
@@ -92,7 +101,7 @@ def trainer(
         "learning_rate": 1e-2,
     }
     settings = {**ON_THE_CPU, **QUIET, **course, **changes}
-    arguments = TrainingArguments(output_dir=str(folder), **settings)
+    arguments = arguments(output_dir=str(folder), **settings)
     some = rows[:8] if isinstance(rows, list) else None
     return kind(model, arguments, data_collator, rows, some, callbacks=list(callbacks))
 
@@ -330,18 +339,121 @@ def test_weights_and_states_that_were_not_kept_are_not_made_up(record, tmp_path)
 
 def test_settings_that_the_trainer_did_not_use_are_shown_nowhere(record, tmp_path):
     audit, _, _ = record(learning_rate=3e-3, max_steps=9)
-    with pytest.raises(NotThereError, match="from a Trainer, whose settings are"):
+    with pytest.raises(NotThereError, match="settings were not used"):
         _ = audit.training
     page = Path(audit.report(tmp_path / "page.html"))
     numbers = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
-    assert numbers["training"] == {}
-    assert numbers["facts"]["recorded from"] == "a Trainer"
-    assert "Trainer" in numbers["missing"]["settings of the training"]
+    told = numbers["training"]
+    assert (told["learning_rate"], told["max_steps"]) == (3e-3, 9)
+    assert {"epochs", "lr", "num_train_epochs"}.isdisjoint(told)
+    assert (
+        "MemorizationCallback" in numbers["trained_by"] == numbers["facts"]["training"]
+    )
     unused = audit.run.training
     for shown in (page.read_text(encoding="utf-8"), audit._repr_html_(), repr(audit)):
         assert "training, epochs" not in shown
         assert f"{unused.lr:g}" not in shown
         assert "Trainer" in shown or shown == repr(audit)
+
+
+@dataclass
+class OwnArguments(TrainingArguments):
+    """Arguments of a user, one of which no JSON can hold."""
+
+    weigh: Any = None
+    rows: str = ""
+
+
+class Weighted(Trainer):
+    """A user's own Trainer."""
+
+    def compute_loss(self, model, inputs, **options):
+        return super().compute_loss(model, inputs, **options)
+
+
+def test_the_report_states_what_the_trainer_uses_and_no_place_of_a_file(
+    record, tmp_path
+):
+    changes = {
+        "kind": Weighted,
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 8,
+        "gradient_accumulation_steps": 2,
+        "learning_rate": 5e-4,
+        "label_smoothing_factor": 0.1,
+        "arguments": OwnArguments,
+        "weigh": {"of": lambda label: label, "by": {1, 2}},
+        "rows": str(tmp_path / "rows.csv"),
+        "hub_token": "hf_secret",
+        "run_name": "ms-smith",
+    }
+    audit, _, _ = record(**changes)
+    page = audit.report(tmp_path / "page.html", figures=False)
+    numbers = json.loads(page.with_suffix(".json").read_text("utf-8"))
+    stated = numbers["training"]
+    assert stated["num_train_epochs"] == 2
+    assert stated["per_device_train_batch_size"] == 8
+    assert stated["gradient_accumulation_steps"] == 2
+    assert stated["learning_rate"] == 5e-4
+    assert stated["label_smoothing_factor"] == 0.1
+    assert stated["optimizer"] == "AdamW"
+    assert stated["loss"] == "Weighted.compute_loss"
+    assert "<lambda>" in stated["weigh"]
+    assert "file" in stated["rows"]
+    assert numbers["versions"]["training"]["transformers"] == transformers.__version__
+    assert numbers["facts"]["model"] == "LlamaForCausalLM"
+    assert "Weighted" in numbers["trained_by"]
+    everything = page.read_text("utf-8") + json.dumps(numbers)
+    for secret in ("hf_secret", "ms-smith", str(tmp_path)):
+        assert secret not in everything
+
+
+def test_an_optimizer_of_its_own_is_stated_in_place_of_the_arguments(
+    data, tokenizer, tmp_path
+):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, None)
+    run = trainer(
+        model, script_rows(data, tokenizer), tmp_path, callback, num_train_epochs=1
+    )
+    run.optimizer = torch.optim.SGD(model.parameters(), lr=0.25, weight_decay=0.5)
+    run.lr_scheduler = torch.optim.lr_scheduler.StepLR(run.optimizer, 3)
+    run.train()
+    (origin,) = audit.evidence.origins
+    assert origin.settings["optimizer"] == "SGD"
+    assert origin.settings["learning_rate"] == 0.25
+    assert origin.settings["weight_decay"] == 0.5
+    assert origin.settings["schedule"] == "StepLR"
+    assert {"optim", "lr_scheduler_type", "warmup_steps"}.isdisjoint(origin.settings)
+
+
+def test_a_training_that_goes_on_with_other_settings_states_both(
+    data, tokenizer, tmp_path
+):
+    for rate, epochs, goes_on in ((1e-2, 1, False), (1e-2, 2, True), (1e-3, 3, True)):
+        model = tiny(len(tokenizer), attention_dropout=0.0)
+        audit = make_audit(model, tokenizer, data, tmp_path / "run")
+        callback = mw.training.MemorizationCallback(audit, None)
+        course = {"learning_rate": rate, "num_train_epochs": epochs}
+        saved = {"save_strategy": "epoch", "lr_scheduler_type": "constant"}
+        run = trainer(
+            model,
+            script_rows(data, tokenizer),
+            tmp_path / "t",
+            callback,
+            **course,
+            **saved,
+        )
+        run.train(resume_from_checkpoint=goes_on)
+    first, *_, last = audit.evidence.origins
+    assert first.step == 0
+    assert last.step == 2 * 9
+    assert first.settings["num_train_epochs"] == 1
+    assert last.settings["num_train_epochs"] == 3
+    page = audit.report(tmp_path / "page.html", figures=False)
+    numbers = json.loads(page.with_suffix(".json").read_text("utf-8"))
+    assert [one["from_step"] for one in numbers["earlier_training"]] == [0, 9]
 
 
 # Interruption and resumption

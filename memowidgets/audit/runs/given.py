@@ -74,6 +74,7 @@ from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.logits import order_warning
 from memowidgets.store import MANIFEST, Absent, RunDirectory, StoreError
 from memowidgets.training.checkpoint import LAYER, Record
+from memowidgets.training.origin import Origin
 from memowidgets.training.shadows import Shadows
 from memowidgets.vocabulary import Note, listed, quoted, verb
 
@@ -265,7 +266,7 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
     absent |= {} if given.layers else {REPRESENTATIONS: _NO_LAYERS}
     return Evidence(
         path="arrays in memory" if run is None else str(run.path),
-        manifest={"seed": seed, "layers": list(given.layers), "training": {}},
+        manifest={"seed": seed, "layers": list(given.layers)},
         data=data,
         trained_labels=data.labels,
         pool=rows,
@@ -305,6 +306,7 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         training=Absent(
             "an audit of arrays does not know how the model was trained"
         ).refuse,
+        origins=(Origin("Its owner", recorder="from_arrays"),),
         shadow=Absent(
             OF_ARRAYS.format("take a shadow model as its target"), INSTEAD
         ).refuse,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.audit.run import WATCHED
 from memowidgets.checks import has_form, warn_user
 from memowidgets.data import Dataset
 from memowidgets.extras import installed
@@ -61,6 +62,15 @@ def describe_training(settings: Settings, seed: int, precision: str) -> dict[str
         "seed": seed,
         "training": settings.as_manifest(),
         "precision": precision,
+        "versions": installed(_LIBRARIES),
+    }
+
+
+def describe_recorded(every: float, seed: int) -> dict[str, Any]:
+    """Return the same part for a loop that is watched: nothing is known of its settings."""
+    return {
+        "seed": seed,
+        "training": {"checkpoint_every": every},
         "versions": installed(_LIBRARIES),
     }
 
@@ -144,11 +154,12 @@ def same_run(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     there, here = (_OFF | dict(each["training"]) for each in (stored, given))
     for settings in (there, here):
         for name in _FUNCTIONS:  # a function is known by its probe, whatever its name
-            settings[name] = (
-                "a function" if is_function(settings[name]) else settings[name]
-            )
-    there["precision"] = stored.get("precision", there["precision"])
-    if here["precision"] == "auto":  # it means what it meant where the run was begun
+            if is_function(settings.get(name)):
+                settings[name] = "a function"
+    there["precision"] = stored.get("precision", there.get("precision"))
+    if (
+        here.get("precision") == "auto"
+    ):  # it means what it meant where the run was begun
         here["precision"] = there["precision"]
     split, given_split = (
         {part: each.get(part) for part in _OF_SPLIT} for each in (stored, given)
@@ -360,6 +371,9 @@ _SHAPE: dict[str, Any] = {
     "ids": [str],
     "content": [str],
 }
+_SHAPE_OF_WATCHED: dict[str, Any] = {
+    name: form for name, form in _SHAPE.items() if name != "precision"
+} | {"training": {"checkpoint_every": float}}
 _SHAPE_OF_ARRAYS: dict[str, Any] = {
     **{name: _SHAPE[name] for name in ("seed", "ids", "content")},
     "kind": lambda value: value == ARRAYS,
@@ -399,6 +413,8 @@ def read_manifest(run: RunDirectory) -> dict[str, Any]:
             f"{run.path} holds an audit of arrays, not the run of a model: choose another path, or "
             "open it with Audit.open"
         )
+    if manifest.get("kind") == WATCHED:
+        return _check_shape(run, manifest, _SHAPE_OF_WATCHED)
     _check_shape(run, manifest, _SHAPE)
     known = {k: v for k, v in manifest["training"].items() if k in _SETTINGS}
     try:

@@ -150,8 +150,6 @@ class _Gathering:
             self._miss("samples", "they are not at hand, only their ids")
             samples = None
         notes = self._try_to("warnings", lambda: evidence.notes_at(pick[2])) or ()
-        now = installed(LIBRARIES)
-        then = {str(k): str(v) for k, v in (manifest.get("versions") or {}).items()}
         return Content(
             name=self._name,
             created=f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -163,8 +161,10 @@ class _Gathering:
                 "shadow_models": evidence.n_shadows,
             },
             layers=evidence.names.layer_names,
-            training=self._try_to("settings of the training", self._training) or {},
-            versions={"run": then, "report": now} if then else {"report": now},
+            training=self._training(),
+            trained_by=trained_by(evidence),
+            earlier=[(one.step, one.settings or {}) for one in evidence.origins[:-1]],
+            versions=self._versions(),
             seed=manifest.get("seed"),
             checkpoints=self._checkpoints(),
             tau=at,
@@ -247,9 +247,23 @@ class _Gathering:
         log_lira(self._evidence)
         raise NotThereError("there is no log-LiRA at the end of training")
 
-    def _training(self) -> dict[str, Any]:
-        described = self._evidence.training().as_manifest().items()
-        return {name: str(v) if isinstance(v, list) else v for name, v in described}
+    def _training(self) -> Mapping[str, Any]:
+        """The settings that the target was trained with, as far as anybody told them."""
+        if not self._evidence.origins:
+            self._miss("settings of the training", "no training was recorded yet")
+            return {}
+        origin = self._evidence.origins[-1]
+        if not origin.settings:
+            self._miss("settings of the training", origin.sentence)
+        return origin.settings or {}
+
+    def _versions(self) -> dict[str, Mapping[str, str]]:
+        then = self._evidence.manifest.get("versions") or {}
+        found = {"run": {str(name): str(of) for name, of in then.items()}}
+        for origin in self._evidence.origins[-1:]:
+            found["training"] = dict(origin.versions or {})
+        found["report"] = installed(LIBRARIES)
+        return {name: of for name, of in found.items() if of}
 
     def _checkpoints(self) -> list[dict[str, Any]]:
         table = self._try_to("checkpoints", self._evidence.table)
@@ -341,11 +355,14 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
     manifest, n_checkpoints = evidence.manifest, len(evidence.names.found)
     recording, fork = manifest.get("recording") or {}, manifest.get("fork")
     origin = (manifest.get("data") or {}).get("source") or {}
-    model, noise = manifest.get("model") or {}, manifest["training"].get("label_noise")
+    model = manifest.get("model") or {}
+    last = evidence.origins[-1] if evidence.origins else None
+    own = last.settings if last and last.settings and not last.recorder else {}
+    noise = own.get("label_noise")
     chosen = evidence.names.prediction() if n_checkpoints > 1 else None
     facts = {
         "recorded audit": recording.get("title"),
-        "model": model.get("class"),
+        "model": (last and last.model) or model.get("class"),
         "model settings": str(model.get("settings") or "").strip("{}").replace('"', ""),
         "data": origin.get("loader"),
         "members": f"{len(evidence.members)} of {len(evidence.data)} samples",
@@ -354,7 +371,7 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
         "scores": ", ".join(scores.metrics_of(evidence)),
         "fork": fork and f"of another run, from {fork['checkpoint'] or 'scratch'}",
         "label noise": noise and f"{percent(noise)} of the pool's labels",
-        "recorded from": evidence.recorded_from,
+        "training": trained_by(evidence),
         "checkpoints": str(n_checkpoints),
         "prediction": chosen and f"{chosen.record.name}: {chosen.reason}",
         "reference models": str(len(evidence.references.indices)),
@@ -362,6 +379,12 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
         "ground truth": evidence.truth_in_words if evidence.has_ground_truth else None,
     }
     return {name: str(text) for name, text in facts.items() if text}
+
+
+def trained_by(evidence: Evidence) -> str:
+    """Return who trained the target and what recorded that, in a sentence or two."""
+    is_trained = evidence.names.found and evidence.origins
+    return evidence.origins[-1].sentence if is_trained else ""
 
 
 def summary_html(evidence: Evidence) -> str:

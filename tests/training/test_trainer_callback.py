@@ -361,7 +361,7 @@ class OwnArguments(TrainingArguments):
     """Arguments of a user, one of which no JSON can hold."""
 
     weigh: Any = None
-    rows: str = ""
+    table: str = ""
 
 
 class Weighted(Trainer):
@@ -383,7 +383,7 @@ def test_the_report_states_what_the_trainer_uses_and_no_place_of_a_file(
         "label_smoothing_factor": 0.1,
         "arguments": OwnArguments,
         "weigh": {"of": lambda label: label, "by": {1, 2}},
-        "rows": str(tmp_path / "rows.csv"),
+        "table": str(tmp_path / "rows.csv"),
         "hub_token": "hf_secret",
         "run_name": "ms-smith",
     }
@@ -399,7 +399,7 @@ def test_the_report_states_what_the_trainer_uses_and_no_place_of_a_file(
     assert stated["optimizer"] == "AdamW"
     assert stated["loss"] == "Weighted.compute_loss"
     assert "<lambda>" in stated["weigh"]
-    assert "file" in stated["rows"]
+    assert "file" in stated["table"]
     assert numbers["versions"]["training"]["transformers"] == transformers.__version__
     assert numbers["facts"]["model"] == "LlamaForCausalLM"
     assert "Weighted" in numbers["trained_by"]

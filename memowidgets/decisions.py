@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
+import getpass
 import io
 import re
 import threading
@@ -10,7 +12,8 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +33,13 @@ _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
 HEADER = ["id", "decision", "note"]
-WITH_CLASS = [*HEADER, "to"]  # only where a sample is to be relabelled
+TO = ["to"]  # a column only where a sample is to be relabelled
+BY = ["by", "at"]  # columns only where somebody is known to have decided
 CHECK = "check"  # a last column, by which a changed line is noticed
 MOST_CHARACTERS = 10_000
 MOST_STEPS = 1000
+_MOST_OF_NAME = 200  # characters of who decided
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _A_CLASS = 60  # characters of a class in a message
 
 # Start of a cell that a spreadsheet would run. A spreadsheet may also start a cell after a line
@@ -55,11 +61,21 @@ class Decision:
         Reason for the decision.
     to : str
         Name of the class that the sample gets, for "relabel".
+    by, at : str
+        Who decided, and when, ISO 8601 in UTC. Empty where that is not known. Two decisions are
+        equal if the same was decided, whoever did.
     """
 
     decision: str = "undecided"
     note: str = ""
     to: str = ""
+    by: str = field(default="", compare=False)
+    at: str = field(default="", compare=False)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether somebody decided, rather than only wrote a note."""
+        return self.decision != "undecided"
 
 
 UNDECIDED = Decision()
@@ -69,7 +85,8 @@ Table = dict[str, Decision]
 class DecisionLog:
     """Decisions on samples, stored immediately, with many levels of undo. Thread-safe.
 
-    They are stored in ``decisions.csv`` of a run directory: ids, decisions and notes, never a text.
+    They are stored in ``decisions.csv`` of a run directory: ids, decisions, notes, who decided and
+    when, never a text.
     Its last column notices a line that was changed, by a damaged disk or a spreadsheet. Who edits a
     line by hand empties that cell.
 
@@ -166,9 +183,10 @@ class DecisionLog:
             return self._table
 
     def frame(self) -> pd.DataFrame:
-        """Return all decisions as a table with the columns ``id``, ``decision`` and ``note``.
+        """Return all decisions as a table.
 
-        If a sample is to be relabelled, the column ``to`` has its new class.
+        Its columns are ``id``, ``decision``, ``note``, ``to`` if a sample is to be relabelled (its
+        new class), and ``by`` and ``at`` where somebody is known to have decided.
         """
         import pandas as pd
 
@@ -183,8 +201,8 @@ class DecisionLog:
         with self._lock:
             before = self.table()
             found = self._read()
+            self._table = found
             if found != before:
-                self._table = found
                 self._tell_listeners()
 
     # Deciding
@@ -195,8 +213,12 @@ class DecisionLog:
         decision: str | None = None,
         note: str | None = None,
         to: str | None = None,
+        by: str | None = None,
     ) -> int:
         """Decide on samples, as one step of undo.
+
+        Who decides and when is kept with each decision. It stays where the decision is the one that
+        was there, or only its note changes.
 
         Parameters
         ----------
@@ -209,6 +231,8 @@ class DecisionLog:
             New note. By default the present one stays.
         to : str, optional
             Name of the class that the samples get, for "relabel" and only for it.
+        by : str, optional
+            Who decides. Default: the user's name in the system.
 
         Returns
         -------
@@ -221,7 +245,8 @@ class DecisionLog:
             If `names` is a single text, or an id is missing.
         ValueError
             If the decision, the class or an id is unknown, an id cannot be written, a note is too
-            long, or samples are to be anonymised that are no texts. Then nothing is changed.
+            long, `by` is empty, or samples are to be anonymised that are no texts. Then nothing is
+            changed.
         """
         ids = several("names", names)
         if decision is not None and decision not in CHOICES:
@@ -237,19 +262,24 @@ class DecisionLog:
                 f"a note has at most {MOST_CHARACTERS} characters, not {len(note)}"
             )
         note = note and HALF_CHARACTERS.sub("\ufffd", note)
+        who = _user() if by is None else _checked_name(by)
+        now = f"{dt.datetime.now(dt.UTC):{_TIME}}"
         with self._lock:
             self.refresh()  # a note must not bring back what another writer has decided otherwise
             changes = {}
             for name in map(self._checked, ids):
-                made = self[name]
-                made = (
-                    made
-                    if decision is None
-                    else replace(made, decision=decision, to=to)
-                )
-                made = made if note is None else replace(made, note=note)
-                if made != self[name]:
-                    changes[name] = made
+                before = self[name]
+                made = before
+                if decision is not None:
+                    made = replace(made, decision=decision, to=to)
+                if note is not None:
+                    made = replace(made, note=note)
+                if made == before:
+                    continue
+                is_another = (made.decision, made.to) != (before.decision, before.to)
+                if is_another or not before.is_made:
+                    made = replace(made, by=who, at=now)
+                changes[name] = UNDECIDED if made == UNDECIDED else made
             if changes:
                 step = {name: (self[name], new) for name, new in changes.items()}
                 self._steps = [*self._steps[1 - MOST_STEPS :], step]
@@ -269,7 +299,11 @@ class DecisionLog:
                 return None
             step = self._steps.pop()
             self.refresh()
-            back = {n: old for n, (old, new) in step.items() if self[n] == new}
+            back = {
+                name: old
+                for name, (old, new) in step.items()
+                if astuple(self[name]) == astuple(new)
+            }
             self._keep(back)
             return len(back)
 
@@ -387,6 +421,22 @@ class DecisionLog:
             listener.decisions_changed()
 
 
+def _user() -> str:
+    """Return the user's name in the system; empty where it has none, as in some containers."""
+    with suppress(OSError, KeyError, ImportError):
+        return HALF_CHARACTERS.sub("\ufffd", getpass.getuser())[:_MOST_OF_NAME]
+    return ""
+
+
+def _checked_name(by: Any) -> str:
+    """Return who decides, or raise."""
+    if not isinstance(by, str) or not 0 < len(by.strip()) <= _MOST_OF_NAME:
+        raise ValueError(
+            f"by= must be a name of 1 to {_MOST_OF_NAME} characters, not {as_code(by)}"
+        )
+    return HALF_CHARACTERS.sub("\ufffd", by.strip())
+
+
 def to_csv(table: Mapping[str, Decision]) -> str:
     r"""Return decisions as CSV with every field quoted and spreadsheet formulas neutralised.
 
@@ -398,7 +448,7 @@ def to_csv(table: Mapping[str, Decision]) -> str:
     --------
     >>> print(to_csv({"7": Decision("keep", "=1+1")}), end="")
     "id","decision","note","check"
-    "7","keep","'=1+1","xec9ea47b"
+    "7","keep","'=1+1","xeba47f33"
     """
     checks = (_check_of(name, made) for name, made in table.items())
     rows = zip(_rows(table), checks, strict=True)
@@ -429,18 +479,21 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def _check_of(name: str, made: Decision) -> str:
     """Return what notices a changed line. Its letter keeps spreadsheets from reading a number."""
-    return f"x{digest([name, made.decision, made.note, made.to])[:8]}"
+    return f"x{digest([name, *astuple(made)])[:8]}"
 
 
 def _header(table: Mapping[str, Decision]) -> list[str]:
-    return WITH_CLASS if any(made.to for made in table.values()) else HEADER
+    made = table.values()
+    to = TO if any(one.to for one in made) else []
+    by = BY if any(one.by or one.at for one in made) else []
+    return [*HEADER, *to, *by]
 
 
 def _rows(table: Mapping[str, Decision]) -> list[list[str]]:
     """Return the cells of each decision, as many as there are columns."""
-    width = len(_header(table))
+    names = _header(table)[1:]
     return [
-        [name, made.decision, made.note, made.to][:width]
+        [name, *(getattr(made, column) for column in names)]
         for name, made in table.items()
     ]
 
@@ -457,7 +510,7 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     Examples
     --------
     >>> from_csv('id,decision,note\n7,remove,"a, b"\n')
-    {'7': Decision(decision='remove', note='a, b', to='')}
+    {'7': Decision(decision='remove', note='a, b', to='', by='', at='')}
     """
     reader = csv.reader(
         io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True
@@ -465,9 +518,11 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     table: Table = {}
     try:
         header = next(reader, [])
-        if [name for name in header if name != CHECK] not in (HEADER, WITH_CLASS):
+        columns = [name for name in header if name != CHECK]
+        valid = [[*HEADER, *to, *by] for to in ([], TO) for by in ([], BY)]
+        if columns not in valid:
             raise ValueError(
-                f"{where}, line 1: the columns must be id,decision,note[,to][,check]"
+                f"{where}, line 1: the columns must be id,decision,note[,to][,by,at][,check]"
             )
         for cells in reader:
             if cells:
@@ -492,8 +547,9 @@ def _parse_row(cells: list[str], header: list[str], where: str) -> tuple[str, De
             f"{where}: {len(cells)} cells instead of {len(header)} ({columns})"
         )
     row = dict(zip(header, cells, strict=True))
-    name, note, new = (
-        _TO_RESTORE.sub("", row.get(column, "")) for column in ("id", "note", "to")
+    name, note, new, by, at = (
+        _TO_RESTORE.sub("", row.get(column, ""))
+        for column in ("id", "note", "to", "by", "at")
     )
     decision = row["decision"].strip()
     check = row.get(CHECK, "").strip()
@@ -506,13 +562,24 @@ def _parse_row(cells: list[str], header: list[str], where: str) -> tuple[str, De
             f"{where}: the decision {quoted(decision)} has the new class {quoted(new)}; 'relabel' "
             "needs one in the column to, and no other decision has one"
         )
-    made = Decision(decision, note, new)
+    if at:
+        _check_time(at, where)
+    made = Decision(decision, note, new, by, at)
     if check and check != _check_of(name, made):
         raise ValueError(
             f"{where}: the line was changed after it was written; restore it, or empty its cell "
             f"'{CHECK}' if the change is meant"
         )
     return name, made
+
+
+def _check_time(at: str, where: str) -> None:
+    try:
+        dt.datetime.strptime(at, _TIME).replace(tzinfo=dt.UTC)
+    except ValueError:
+        raise ValueError(
+            f"{where}: {quoted(at)} is no time of the form 2026-01-31T09:30:00Z"
+        ) from None
 
 
 def _apply(table: Table, changes: Table) -> Table:

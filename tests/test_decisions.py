@@ -102,6 +102,10 @@ def test_no_cell_is_a_formula_whatever_separates_cells(text):
         ("id,decision,note\n7,relabel,\n", "line 2: .*'relabel'"),
         ("id,decision,note,to\n7,keep,\n", "line 2: 3 cells instead of 4"),
         (
+            "id,decision,note,by,at\n7,keep,,me,yesterday\n",
+            "line 2: 'yesterday' is no time",
+        ),
+        (
             "id,decision,note,to\n7,relabel,,x\n7,relabel,,y\n",
             "line 3: .*'7'.*keep one",
         ),
@@ -155,6 +159,62 @@ def test_a_note_keeps_what_another_writer_has_decided_meanwhile(run):
     second.decide(["a"], "remove")
     first.decide(["a"], note="names a patient")
     assert DecisionLog(run)["a"] == Decision("remove", "names a patient")
+
+
+def test_who_decided_and_when_stays_with_the_decision(run, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "=cmd|me")
+    first, second = DecisionLog(run), DecisionLog(run)
+    first.decide(["a", "b"], "remove", by="Anna <b>&")
+    second.decide(["b"], "keep", by=" Ben ")
+    second.decide(["c"], "keep")
+    second.decide(["a"], "remove", by="Ben")  # it was decided already
+    second.decide(["a"], note="names a patient", by="Ben")
+    made = DecisionLog(run).table()
+    assert {name: one.by for name, one in made.items()} == {
+        "a": "Anna <b>&", "b": "Ben", "c": "=cmd|me",
+    }  # fmt: skip
+    times = [pd.Timestamp(one.at) for one in made.values()]
+    assert all(
+        abs(pd.Timestamp.now("UTC") - time) < pd.Timedelta("1h") for time in times
+    )
+    assert "=cmd" not in (run.path / "decisions.csv").read_text().replace("'=cmd", "")
+    assert first.undo() == 0  # others changed both since
+    assert second.undo() == 1
+    assert DecisionLog(run)["a"].by == "Anna <b>&"
+    assert second.frame()["by"].tolist() == ["Anna <b>&", "Ben", "=cmd|me"]
+
+
+def test_undo_gives_back_who_decided_before_and_leaves_others_decisions(run):
+    first, second = DecisionLog(run), DecisionLog(run)
+    first.decide(["a"], "remove", by="Anna")
+    second.decide(["a"], "keep", by="Ben")
+    second.undo()
+    assert DecisionLog(run)["a"].by == "Anna"
+    second.decide(["a"], "undecided", by="Ben")
+    second.decide(["a"], "remove", by="Ben")  # as Anna did, but it is his
+    assert first.undo() == 0
+    assert DecisionLog(run)["a"].by == "Ben"
+    second.decide(["a"], "undecided", by="Ben")
+    assert DecisionLog(run).table() == {}
+
+
+@pytest.mark.parametrize("by", ["", "  ", 7, "x" * 201])
+def test_who_decides_has_a_name(by):
+    log = DecisionLog()
+    with pytest.raises(ValueError, match="by="):
+        log.decide(["a"], "keep", by=by)
+    assert len(log) == 0
+
+
+def test_a_user_without_a_name_decides_too(monkeypatch):
+    def nobody():
+        raise KeyError("uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    log = DecisionLog()
+    log.decide(["a"], "keep")
+    assert log["a"].by == ""
+    assert log["a"].at
 
 
 def test_half_characters_in_a_note_are_replaced_and_the_note_is_stored(run):

@@ -217,7 +217,8 @@ def test_the_dashboard_of_an_audit_decides_for_the_audit(finished):
             dashboard, "decide", positions=[0], decision="remove", note="a patient"
         )
         assert "to be removed" in reply["text"]
-        assert finished.decisions.values.tolist() == [
+        what = ["id", "decision", "note"]
+        assert finished.decisions[what].values.tolist() == [
             [str(finished.members[0]), "remove", "a patient"]
         ]
         assert dashboard.decisions.equals(finished.decisions)

@@ -59,7 +59,7 @@ def executed(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def static(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
-    """Return what of an output is seen without a kernel; None for a progress bar.
+    """Return what of an output is seen without a kernel; None for a widget.
 
     Raises
     ------
@@ -74,9 +74,9 @@ def static(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
             output.text = "".join(f"User{one}\n" for one in warned)  # without its path
         return output
     data = output.data
-    still = picture_of(data["text/plain"]) if WIDGET in data else {}
-    if WIDGET in data and "text/html" not in data and not still:
-        return None
+    if WIDGET in data:
+        return None  # its still picture is an output of its own
+    still = picture_of(data.get("text/plain", ""))
     output.data = still or {kind: data[kind] for kind in STATIC if kind in data}
     output.metadata = {}
     return output

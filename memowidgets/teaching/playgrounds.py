@@ -14,11 +14,10 @@ import traitlets
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import as_code, check_finite, real_number, whole_number
-from memowidgets.widgets.standin import bundle, table
+from memowidgets.widgets.standin import table
 from memowidgets.widgets.widget import (
     Guarded,
     close_earlier_runs,
-    note_display,
     refusing,
     script,
     style,
@@ -155,10 +154,8 @@ class Playground(Guarded, anywidget.AnyWidget):
         facts = ", ".join(f"{name} {value}" for name, value in self._facts())
         return f"{type(self).__name__}({facts})"
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        note_display(self)
-        stand_in = table(self._title, self._facts())
-        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
+    def _stand_in(self) -> str:
+        return table(self._title, self._facts())
 
 
 def _read(sent: Any) -> Any:

@@ -24,12 +24,10 @@ from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.messages import Pick, State, mismatch
-from memowidgets.widgets.standin import bundle
 from memowidgets.widgets.widget import (
     close_earlier_runs,
     give_back,
     in_background,
-    note_display,
     script,
     style,
     validate,
@@ -805,10 +803,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         metric, layer, checkpoint = self._choice
         chosen = f"{metric}, layer {visible(layer, 40)}, checkpoint {visible(checkpoint, 40)}"
         return f"Dashboard({chosen}: {self._in_words()})"
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        note_display(self)
-        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
 
 
 def packed_choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:

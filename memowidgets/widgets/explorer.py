@@ -19,12 +19,11 @@ from memowidgets.widgets.explored import (
     packed_floats,
 )
 from memowidgets.widgets.inspected import one_of
-from memowidgets.widgets.standin import bundle, still
+from memowidgets.widgets.standin import still
 from memowidgets.widgets.widget import (
     Guarded,
     checked_tau,
     close_earlier_runs,
-    note_display,
     script,
     style,
     validate,
@@ -337,7 +336,3 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"ThresholdExplorer({self._in_words()})"
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        note_display(self)
-        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())

@@ -30,12 +30,11 @@ from memowidgets.widgets.items import (
     short_title,
 )
 from memowidgets.widgets.samples import readable, reader_for
-from memowidgets.widgets.standin import bundle, table
+from memowidgets.widgets.standin import table
 from memowidgets.widgets.widget import (
     checked_tau,
     close_earlier_runs,
     in_background,
-    note_display,
     script,
     style,
     validate,
@@ -619,9 +618,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         flagged = counted_flagged(int(rows.scored.flagged(self.tau).sum()), len(rows))
         return f"SampleInspector({flagged} {at(self.tau)})"
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        note_display(self)
-        rows = self._rows
-        counts = [(name, str(n)) for name, n in rows.counts(self.tau).items()]
-        stand_in = table("Samples", counts)
-        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
+    def _stand_in(self) -> str:
+        counts = self._rows.counts(self.tau)
+        return table("Samples", [(name, str(n)) for name, n in counts.items()])

@@ -35,16 +35,6 @@ def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     return f"<table><caption>{html.escape(visible(title))}</caption><tbody>{body}</tbody></table>"
 
 
-def bundle(widget_bundle: Any, text: str, markup: str) -> Any:
-    """Add a text and markup to a widget's MIME bundle, for front ends without widgets."""
-    if widget_bundle is None:
-        return None
-    data, metadata = (
-        widget_bundle if isinstance(widget_bundle, tuple) else (widget_bundle, {})
-    )
-    return {**data, "text/plain": text, "text/html": markup}, metadata
-
-
 def sentences(
     scored: Scored, rule: Rule, eta: float | None, positives: str = "memorised"
 ) -> list[str]:

@@ -8,6 +8,7 @@ import math
 import re
 import sys
 import threading
+import uuid
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -176,11 +177,48 @@ def refuse(widget: Any, error: Exception, content: Any = None) -> None:
     widget.send({"type": "said", "request": request, "done": False, "text": text})
 
 
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
 class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
-    """A widget that answers a message that it refuses, instead of logging a traceback.
+    """A widget that answers a message that it refuses, and has a picture that stands in for it.
 
     A message ``{"type": "page", …}`` goes to the method ``_hear_page``.
     """
+
+    _stands_in = traitlets.Unicode().tag(sync=True)  # class of the still picture
+
+    @traitlets.default("_stands_in")
+    def _name_stand_in(self) -> str:
+        return f"mw-stands-in-{uuid.uuid4().hex}"
+
+    def _stand_in(self) -> str:
+        """Return HTML for paper, and for places where no widget can run."""
+        raise NotImplementedError
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        note_display(self)
+        shown = super()._repr_mimebundle_(**kwargs)
+        if shown is None:
+            return None
+        data, metadata = shown if isinstance(shown, tuple) else (shown, {})
+        still = {"text/plain": repr(self), "text/html": self._stand_in()}
+        return {**data, **still}, metadata
+
+    def _ipython_display_(self) -> None:
+        """Show the still picture and the view, which hides the picture while it is on the page.
+
+        In one output, a saved page would have only the view: nbconvert takes the first kind that
+        it knows, and its page is empty if what shows widgets cannot be fetched.
+        """
+        shown = self._repr_mimebundle_()
+        if shown is None:
+            return
+        data, metadata = shown
+        picture = f'<div class="{self._stands_in}">{data["text/html"]}</div>'
+        still = {"text/plain": data["text/plain"], "text/html": picture}
+        IPython.display.publish_display_data(still)
+        IPython.display.publish_display_data({VIEW: data[VIEW]}, metadata)
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the front end sends; all of it or nothing.

@@ -41,7 +41,9 @@ LIVING = (
     "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"
     " if type(w).__module__.startswith('memowidgets')])"
 )
-GONE = "is gone: run its cell again"
+GONE = "The kernel has stopped"
+WAITING = "Waiting for the kernel"
+STILL = re.compile(r"^\d+ flagged of 600; ")
 
 # JupyterLab keeps the models of closed widgets as long as their kernel runs.
 KEEP_MODEL = """async (id) => {
@@ -262,9 +264,20 @@ def assert_nobody_is_given_away(notebook):
     assert sum("_esm" in model["state"] for model in models.values()) == 1
     html, _ = HTMLExporter().from_notebook_node(saved)
     assert "widget-view+json" in html
+    assert_a_picture_is_seen_offline(notebook.page, html)
     state = notebook.python("__import__('ipywidgets').Widget.get_manager_state()")
     for text in (notebook.path.read_text("utf-8"), html, json.dumps(state)):
         assert [word for word in [*spellings(N), NOTE] if word in text] == []
+
+
+def assert_a_picture_is_seen_offline(page, html):
+    """What would draw the widget is on the internet; the live page hides the picture."""
+    assert page.get_by_role("img", name=STILL).count() == 0
+    exported = page.context.browser.new_page()
+    exported.route("http**", lambda route: route.abort())
+    exported.set_content(html, wait_until="domcontentloaded")
+    exported.get_by_role("img", name=STILL).wait_for()
+    exported.close()
 
 
 def reload_the_page(notebook):
@@ -282,18 +295,24 @@ def reload_the_page(notebook):
 
 
 def restart_the_kernel(notebook):
-    """The view says that it is left alone, and stays readable, an opened sample too."""
+    """The view says by itself that it is left alone, and stays readable, an opened sample too."""
     page = notebook.page
     page.locator(".mw-card").first.click()
     page.locator(".mw-opened .mw-models").wait_for()
     notebook.restart()
+    left_alone(page)
+    assert page.locator(".mw-inspector").get_by_text(GONE).count() == 0
+    page.locator(".mw-card").first.click()
     page.keyboard.press("r")
-    page.locator(".mw-inspector").get_by_text(GONE).first.wait_for()
+    page.locator(".mw-inspector").get_by_text(GONE).wait_for()
     assert page.locator(".mw-opened .mw-models").is_visible()
-    page.locator(".mw-histogram").press("PageDown")
-    page.locator(".mw-explorer").get_by_text(GONE).wait_for()
-    page.get_by_label("layer", exact=True).select_option("1")
+
+
+def left_alone(page):
+    """One sentence says so, what only a kernel can do is gone, and dots and ROC follow τ."""
     page.locator(".mw-bar").get_by_text(GONE).wait_for()
+    assert page.get_by_label("layer", exact=True).is_disabled()
+    assert page.locator(".mw-export").is_hidden()
     before = counts(page)
     drag_tau(page, 0.1)
     assert counts(page)["flagged"] > before["flagged"]
@@ -343,6 +362,35 @@ def test_jupyterlab_with_other_settings(notebook_page):
     settled(page, TOP)
     for part, pixels in zip(parts, before, strict=True):
         assert np.array_equal(pixels_of(part), pixels)
+
+
+# The second time, with the interpreter's lock: other threads of the kernel would answer.
+SLEEP = "import ctypes\nctypes.PyDLL(None).sleep(seconds)\nseconds = 6"
+RUN_LAST = """() => {
+    const { content } = window.jupyterapp.shell.currentWidget;
+    content.activeCellIndex = content.widgets.length - 1;
+    window.jupyterapp.commands.execute('notebook:run-cell');
+}"""
+SHUT_DOWN = (
+    "() => { window.jupyterapp.commands.execute('kernelmenu:shutdown'); return null; }"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_kernel_that_is_busy_is_told_from_one_that_was_shut_down(notebook_page):
+    notebook = notebook_page([f"seconds = 0\n{DASHBOARD}", SLEEP])
+    page = notebook.page
+    page.locator(".mw-card").first.wait_for()
+    page.evaluate(RUN_LAST)
+    page.wait_for_timeout(500)  # it cannot say that it is busy
+    page.locator('[data-filter="all"]').click()
+    page.locator(".mw-inspector").get_by_text(WAITING).wait_for()
+    assert page.get_by_text(GONE).count() == 0
+    page.locator(".mw-range").get_by_text("of 600").wait_for()
+    page.evaluate(SHUT_DOWN)
+    left_alone(page)
+    assert page.get_by_text(WAITING).count() == 0
 
 
 @pytest.mark.slow

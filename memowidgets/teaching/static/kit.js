@@ -1,15 +1,15 @@
 /** Shared parts of the playgrounds: plots on a canvas, sliders, numbers and words. */
 
 import {
+  hideStandIn,
   html,
-  KERNEL_GONE,
   listeners,
   onTheme,
   onWidth,
   root,
   setAttributes,
-  tell,
 } from "../../widgets/static/dom.js";
+import { tell } from "../../widgets/static/kernel.js";
 import { fixed, ticks, tickText } from "../../widgets/static/numbers.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
@@ -645,12 +645,12 @@ export class Playground {
     this.model = model;
     this.ears = listeners(model);
     this.root = root(el, "play", about.title, this.ears);
+    hideStandIn(model, this.ears);
     this.root.classList.add(`mw-play-${about.name}`);
     /** @type {Plot[]} */
     this.plots = [];
     this.frame = 0;
     this.dragging = false;
-    this.heard = true;
     this.palette = paletteOf(this.root);
     this.spoken = html("p", { class: "mw-spoken", role: "status" });
     this.hint = html("p", { class: "mw-play-hint" });
@@ -739,17 +739,17 @@ export class Playground {
   }
 
   /**
-   * Tells Python what was changed.
+   * Tells Python what was changed. A page without a kernel works all the same.
    * @param {Partial<State>} traits
    */
   commit(traits) {
     for (const [name, value] of Object.entries(traits)) this.model.set(name, value);
-    this.heard = tell(this.model);
-    this.hint.textContent = this.heard ? "" : KERNEL_GONE;
+    tell(this.model);
+    this.hint.textContent = "";
   }
 
   /**
-   * Tells Python what the page computed. A page without a kernel works all the same.
+   * Tells Python what the page computed.
    * @param {Record<string, unknown>} found
    */
   report(found) {

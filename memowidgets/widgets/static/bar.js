@@ -1,9 +1,10 @@
 /** The bar of the dashboard: what is audited, pickers, and the work with its Cancel. */
 
-import { html, KERNEL_GONE, listeners, root, tell, throttle, write } from "./dom.js";
+import { html, listeners, root, throttle, write } from "./dom.js";
+import { GONE, onLack, tell, whyLate, whyUnheard } from "./kernel.js";
 import { durationText } from "./numbers.js";
 import { Share } from "./share.js";
-import { BEST, KERNEL_BUSY, LAST, NO_LAYER } from "./words.js";
+import { BEST, LAST, NO_LAYER } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Picked} Choice */
@@ -57,7 +58,7 @@ export class Bar {
     this.box = el;
     this.name = Math.random().toString(36).slice(2, 8);
     this.asked = 0;
-    this.gone = false;
+    this.lack = ""; // why no kernel hears the page
     this.late = false; // whether the kernel takes its time to answer
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.patience = undefined;
@@ -143,6 +144,7 @@ export class Bar {
     }
     this.ears.onModel("msg:custom", (content) => this.hear(content));
     this.ears.later(() => clearTimeout(this.patience));
+    onLack(model, this.ears, (lack) => this.showLack(lack));
     this.fill();
     this.show();
     this.followAddress();
@@ -233,8 +235,10 @@ export class Bar {
   showChosen() {
     for (const name of PICKS) this[name].value = this.model.get(name);
     const metric = this.model.get("metric");
-    this.layer.disabled = !this.byLayer.has(metric);
-    this.layer.title = this.layer.disabled ? NO_LAYER : "";
+    const unheard = this.root.classList.contains("mw-unheard");
+    for (const name of PICKS) this[name].disabled = unheard;
+    this.layer.disabled ||= !this.byLayer.has(metric);
+    this.layer.title = this.byLayer.has(metric) ? "" : NO_LAYER;
   }
 
   /** @param {string} name */
@@ -260,21 +264,28 @@ export class Bar {
    */
   tell(message) {
     if (tell(this.model, message)) return true;
-    this.gone = true;
-    this.message.className = "mw-message mw-message-error";
-    this.message.textContent = KERNEL_GONE;
-    this.message.hidden = this.working.hidden = false;
+    this.showLack(whyLate(this.model));
     return false;
+  }
+
+  /** @param {string} lack */
+  showLack(lack) {
+    this.lack = lack;
+    this.root.classList.toggle("mw-unheard", whyUnheard(this.model) !== "");
+    if (lack !== "") this.box.classList.remove("mw-asked"); // no answer is on its way
+    this.showChosen();
+    this.show();
   }
 
   show() {
     const work = this.model.get("_work");
-    const busy = work !== null && work !== undefined && work.busy === true;
+    const unheard = this.root.classList.contains("mw-unheard");
+    const busy = work?.busy === true && !unheard;
     const asked = this.box.classList.contains("mw-asked");
-    this.refresh.hidden = busy || !this.model.get("outdated");
+    this.refresh.hidden = busy || unheard || !this.model.get("outdated");
     const label = this.model.get("_button") ?? ""; // where nothing is left to compute, or can be
     this.compute.textContent = label;
-    this.compute.hidden = busy || asked || label === "";
+    this.compute.hidden = busy || asked || unheard || label === "";
     this.cancel.hidden = !busy;
     this.root.classList.toggle("mw-busy", busy);
     this.work.hidden = !busy;
@@ -283,9 +294,9 @@ export class Bar {
     write(this.title, this.model.get("_name") ?? "");
     this.title.title = this.title.textContent ?? "";
     this.showEarly();
-    if (this.gone) return; // the last word
-    const { kind, text } = this.late
-      ? { kind: "wait", text: KERNEL_BUSY }
+    const late = this.lack || (this.late ? whyLate(this.model) : "");
+    const { kind, text } = late
+      ? { kind: this.lack === GONE ? "error" : "wait", text: late }
       : this.model.get("_message");
     this.message.className = `mw-message mw-message-${kind}`;
     this.message.textContent = text;

@@ -2,7 +2,7 @@
 
 import { Bar } from "./bar.js";
 import { Compare } from "./compare.js";
-import { emptied, html } from "./dom.js";
+import { emptied, hideStandIn, html } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { Inspector } from "./inspector.js";
 
@@ -18,6 +18,7 @@ export default {
     /** @type {Inspector | null} */
     let inspector = null;
     const bar = new Bar(model, box);
+    hideStandIn(model, bar.ears);
     const explorer = new Explorer(
       model,
       box,

@@ -8,6 +8,12 @@
  * @property {(content: import("./messages.js").FromPage) => void} send
  * @property {(name: string, handler: (...args: any[]) => void) => void} on
  * @property {(name: string, handler: (...args: any[]) => void) => void} off
+ * @property {Manager} [widget_manager]  where the host has one
+ */
+
+/**
+ * @typedef {object} Manager  the part of Jupyter's manager of widgets that is used here
+ * @property {{status: string, connectionStatus: string, isDisposed: boolean} | null} [kernel]
  */
 
 /** @typedef {Record<string, string | number | boolean | null>} Attributes */
@@ -79,26 +85,6 @@ export function bytesOf(data) {
   return /** @type {ArrayBuffer} */ (data.buffer.slice(start, start + data.byteLength));
 }
 
-export const KERNEL_GONE =
-  "The kernel that made this view is gone: run its cell again.";
-
-/**
- * Sends the kernel a message, or the traits that were set. Traits alone raise no error when the
- * kernel is gone, so a message goes before them.
- * @param {Model} model
- * @param {import("./messages.js").FromPage} [message]
- * @returns {boolean}  whether there is a kernel to hear it
- */
-export function tell(model, message) {
-  try {
-    model.send(message ?? { type: "saved" });
-    if (message === undefined) model.save_changes();
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 const LOST = 8000; // milliseconds, after which an answer is not waited for
 
 /**
@@ -131,6 +117,12 @@ export class Question {
     this.request = `${this.name}-${++this.asked}`;
     this.since = performance.now();
     if (!this.send(this.request)) this.since = -Infinity;
+  }
+
+  /** Asks although an answer is still to come: there was nobody to give it. */
+  askAnew() {
+    this.since = -Infinity;
+    this.ask();
   }
 
   answered() {
@@ -402,6 +394,25 @@ export function root(el, name, label, ears) {
   followTheme(element, ears);
   el.append(element);
   return element;
+}
+
+/**
+ * Hides the still picture that stands in for a view, until the view goes. Returns the sheet that
+ * does so.
+ * @param {Model} model
+ * @param {ReturnType<typeof listeners>} ears  of the view
+ */
+export function hideStandIn(model, ears) {
+  const still = `.${model.get("_stands_in")}`;
+  const output = `.jp-OutputArea-child:has(${still})`; // which has a prompt and a margin
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(`${still}, ${output} { display: none }`);
+  document.adoptedStyleSheets.push(sheet);
+  ears.later(() => {
+    const others = document.adoptedStyleSheets.filter((other) => other !== sheet);
+    document.adoptedStyleSheets = others;
+  });
+  return sheet;
 }
 
 /**

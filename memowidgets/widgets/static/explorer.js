@@ -13,17 +13,17 @@ import {
 import {
   arrowStep,
   emptied,
+  hideStandIn,
   html,
-  KERNEL_GONE,
   listeners,
   onWidth,
   root,
   segments,
   setAttributes,
-  tell,
   throttle,
   write,
 } from "./dom.js";
+import { onLack, tell, whyLate, whyUnheard } from "./kernel.js";
 import {
   aucOf,
   clopperPearson,
@@ -92,7 +92,7 @@ export class Explorer {
     this.unsent = new Set();
     this.sync = throttle(() => {
       this.setTraits();
-      model.save_changes();
+      if (whyUnheard(model) === "") model.save_changes();
     }, 80);
 
     this.root = root(el, "explorer", "Threshold explorer", this.ears);
@@ -581,7 +581,7 @@ export class Explorer {
   }
 
   showHint() {
-    write(this.hint, this.heard ? "" : KERNEL_GONE);
+    write(this.hint, this.heard ? "" : whyLate(this.model));
   }
 
   /** What counts as memorised, in a word. */
@@ -786,6 +786,11 @@ export default {
   /** @param {{model: Model, el: HTMLElement}} context */
   render({ model, el }) {
     const view = new Explorer(model, el);
+    hideStandIn(model, view.ears);
+    onLack(model, view.ears, (lack) => {
+      view.heard = lack === "";
+      view.showHint();
+    });
     return () => view.destroy();
   },
 };

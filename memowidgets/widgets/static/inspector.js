@@ -7,20 +7,20 @@ import {
   bytesOf,
   emptied,
   focused,
+  hideStandIn,
   html,
-  KERNEL_GONE,
   listeners,
   Question,
   root,
   setAttributes,
   svg,
-  tell,
   write,
 } from "./dom.js";
+import { onLack, tell, whyLate } from "./kernel.js";
 import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 import { pictures } from "./pixels.js";
-import { KERNEL_BUSY, TABS, WITHOUT_TAB } from "./words.js";
+import { TABS, WITHOUT_TAB } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
@@ -154,6 +154,7 @@ export class Inspector {
     this.build(led);
     this.listen(led);
     this.dim();
+    onLack(model, this.ears, (lack) => this.showLack(lack));
     this.pages.ask();
   }
 
@@ -373,9 +374,18 @@ export class Inspector {
    */
   tell(message) {
     const heard = tell(this.model, message);
-    if (heard) this.wait("patience", SOON, () => this.unanswered(KERNEL_BUSY));
-    else this.unanswered(KERNEL_GONE);
+    this.wait("patience", SOON, () => this.unanswered(whyLate(this.model)));
     return heard;
+  }
+
+  /**
+   * In a dashboard, the bar says it.
+   * @param {string} lack  why no kernel hears the list, which asks again once that is over
+   */
+  showLack(lack) {
+    this.root.classList.toggle("mw-nothing-listed", lack !== "" && this.reply === null);
+    if (lack === "") this.pages.askAnew();
+    else if (this.root.classList.contains("mw-alone")) this.unanswered(lack);
   }
 
   /** What is shown, and in what order. */
@@ -902,6 +912,10 @@ export default {
   /** @param {{model: Model, el: HTMLElement}} context */
   render({ model, el }) {
     const view = new Inspector(model, el);
+    const hiding = hideStandIn(model, view.ears);
+    onLack(model, view.ears, (lack) => {
+      hiding.disabled = lack !== "" && view.reply === null; // it is all there is to see
+    });
     return () => view.destroy();
   },
 };

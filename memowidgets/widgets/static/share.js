@@ -1,7 +1,8 @@
 /** The Share menu: the report as a file, a link where the address holds the view, and Python that restores it. */
 
 import { download } from "./decide.js";
-import { bytesOf, html, KERNEL_GONE, menu, tell } from "./dom.js";
+import { bytesOf, html, menu } from "./dom.js";
+import { tell, whyLate } from "./kernel.js";
 
 const WORKING = "Writing the report …";
 const LINK =
@@ -68,7 +69,11 @@ export class Share {
     button.addEventListener("click", () => {
       this.text.hidden = true;
       const heard = tell(this.model, { type: "share", request: this.name, what });
-      this.said.textContent = heard ? (what === "report" ? WORKING : "") : KERNEL_GONE;
+      this.said.textContent = heard
+        ? what === "report"
+          ? WORKING
+          : ""
+        : whyLate(this.model);
     });
     return button;
   }

@@ -1,4 +1,4 @@
-/** The sentences and names of the page that say something of samples, scores or the kernel, each with one spelling. */
+/** The sentences and names of the page that say something of samples or scores, each with one spelling. */
 
 export const OPTIMISTIC =
   "This τ was chosen on the samples it is measured on: its rates are optimistic.";
@@ -11,8 +11,6 @@ export const BEST = "best time to predict";
 export const LAST = "last layer";
 /** Where the ROC would be. */
 export const NO_ROC = "There is no ROC: nobody knows yet which samples are memorised.";
-export const KERNEL_BUSY =
-  "No answer yet: another cell is running, or the kernel has stopped and this cell must be run again.";
 
 /** Each filter's word and what it shows. The last two have no tab unless they are chosen. */
 export const TABS = /** @type {Record<string, [string, string]>} */ ({

@@ -106,7 +106,6 @@ def pages(language):
     ]
 
 
-@pytest.mark.filterwarnings("ignore:PSMI's τ = 0 may be strict")  # start.md says so
 @pytest.mark.parametrize("page", pages("pycon"))
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -159,7 +159,5 @@ def test_the_readmes_lines_run_in_a_fresh_clone(clone, monkeypatch):
     code = code.replace("run_shadows(32)", "run_shadows(4, processes=1)")  # not 32
     assert "run_shadows(4" in code
     said = "\nimport memowidgets; print(memowidgets.__file__)"
-    strict = "ignore:PSMI's τ = 0 may be strict"  # 54 of 798, and a user is told
-    options = ("-W", "error", "-W", strict)
-    lines = printed(code + said, options=options, cwd=clone).splitlines()
+    lines = printed(code + said, options=("-W", "error"), cwd=clone).splitlines()
     assert lines[-1] == str(clone / "memowidgets" / "__init__.py")

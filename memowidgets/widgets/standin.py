@@ -87,6 +87,7 @@ _TOP, _FOOT = 20, 172  # between them lie the dots
 _COLUMN = 6  # pixels, so that dots stand beside each other
 _SMALLEST = 1.5  # pixels between two dots of a column: below, it is drawn as a bar
 _GAP = 1.5  # pixels between the common line and the first sample
+_MOST_FLAGGED = 500  # that are dots where the rest of their side is bars
 _TEXT, _MUTED, _LINE = "#1f2328", "#5b6670", "#8a959e"
 _RISK, _DARK, _LIGHT, _PAPER = "#c2334b", "#47617a", "#b1bfcc", "#ffffff"
 
@@ -97,8 +98,8 @@ def dots(
     """Return the explorer's dots and its τ as an SVG element without a script or a style.
 
     Memorised samples go up from a common line, hollow where they are missed. The others go down,
-    dark where they are flagged. A side with too many of them is drawn as bars, on its own scale.
-    Without ground truth all stand on the line.
+    dark where they are flagged. A side with too many of them is drawn as bars, on its own scale,
+    with up to 500 flagged ones as dots. Without ground truth all stand on the line.
 
     Parameters
     ----------
@@ -141,7 +142,8 @@ def dots(
         ),
     ]
     title = html.escape(visible(scored.title, 80)) or "score"
-    bars = " and ".join(whole(s.counts.max()) for s in (above, below) if not s.dotted)
+    barred = [side.highest for side in (above, below) if not side.left.dotted]
+    bars = " and ".join(map(whole, barred))
     scale = f" (bars to {bars})" if bars else ""
     beside, anchor = (6, "start") if x < (_LEFT + _RIGHT) / 2 else (-6, "end")
     parts += [
@@ -204,14 +206,49 @@ def _place(scores: Any, knee: float | None) -> Any:
     return scores if knee is None else np.arcsinh(scores / knee)
 
 
+class _Stack(NamedTuple):
+    """Samples that stand on each other in columns, as dots or as bars."""
+
+    start: Counts  # of each column
+    stop: Counts
+    pitch: float  # pixels of one
+    dotted: bool
+
+    @property
+    def width(self) -> float:
+        return max(self.pitch, 2.6) - 0.4 if self.dotted else 5
+
+    def element(
+        self, kind: str, color: str, axis: _Axis, line: float, sign: int, thinner: float
+    ) -> str:
+        """Return them as a path, drawn so much `thinner` than they are."""
+        width = max(self.width - thinner, 0.8)
+        cap = {"stroke_linecap": "round"} if self.dotted else {}
+        path = self._path(axis, line, sign)
+        return _element("path", kind, d=path, stroke=color, stroke_width=width, **cap)
+
+    def _path(self, axis: _Axis, line: float, sign: int) -> str:
+        pieces = []
+        for column in np.flatnonzero(self.stop > self.start).tolist():
+            x = axis.middle(column)
+            steps = range(int(self.start[column]), int(self.stop[column]))
+            if self.dotted:
+                for step in steps:
+                    y = line + sign * (_GAP + (step + 0.5) * self.pitch)
+                    pieces.append(f"M{x:.1f} {y:.1f}h0")
+            else:
+                near = line + sign * (_GAP + steps.start * self.pitch)
+                far = line + sign * (_GAP + max(steps.stop * self.pitch, 1.5))
+                pieces.append(f"M{x:.1f} {near:.1f}V{far:.1f}")
+        return "".join(pieces)
+
+
 class _Side(NamedTuple):
     """The samples on one side of the common line."""
 
-    counts: Counts  # of each column
-    flagged: Counts  # of them
-    pitch: float
-    size: float
-    dotted: bool
+    left: _Stack
+    flagged: _Stack
+    highest: int  # column
 
     @classmethod
     def of(
@@ -225,13 +262,20 @@ class _Side(NamedTuple):
         most: int,
     ) -> _Side:
         counts = np.bincount(columns[here], minlength=n)
-        highest = max(int(counts.max(initial=0)), 1)
-        pitch = min(size, room / highest)
-        dotted = int(counts.sum()) <= most and pitch >= _SMALLEST
         some = np.bincount(columns[here & flagged], minlength=n)
-        return cls(
-            counts, some, pitch if dotted else room / highest, max(pitch, 2.6), dotted
-        )
+        none = np.zeros_like(some)
+        highest = int(counts.max(initial=0))
+        pitch = room / max(highest, 1)
+        if counts.sum() <= most and pitch >= _SMALLEST:
+            pitch = min(size, pitch)
+            left = _Stack(some, counts, pitch, dotted=True)
+            return cls(left, _Stack(none, some, pitch, dotted=True), highest)
+        dot = min(size, room / max(int(some.max(initial=0)), 1))
+        if some.sum() <= _MOST_FLAGGED and dot >= _SMALLEST:
+            left = _Stack(none, counts, pitch, dotted=False)
+            return cls(left, _Stack(none, some, dot, dotted=True), highest)
+        left = _Stack(some, counts, pitch, dotted=False)
+        return cls(left, _Stack(none, some, pitch, dotted=False), highest)
 
     def elements(
         self,
@@ -243,38 +287,11 @@ class _Side(NamedTuple):
         *,
         hollow: bool,
     ) -> Iterable[str]:
-        none = np.zeros_like(self.flagged)
         kind = "memorized" if hollow else "other"
-        left = self._path(axis, line, sign, self.flagged, self.counts)
-        width = self.size - 0.4 if self.dotted else 5
-        cap = {"stroke_linecap": "round"} if self.dotted else {}
-        yield _element(
-            "path", f"{kind}-left", d=left, stroke=light, stroke_width=width, **cap
-        )
+        yield self.left.element(f"{kind}-left", light, axis, line, sign, 0)
         if hollow:
-            inner = max(width - 2.4, 0.8)
-            yield _element(
-                "path", "hollow", d=left, stroke=_PAPER, stroke_width=inner, **cap
-            )
-        found = self._path(axis, line, sign, none, self.flagged)
-        yield _element("path", kind, d=found, stroke=dark, stroke_width=width, **cap)
-
-    def _path(
-        self, axis: _Axis, line: float, sign: int, start: Counts, stop: Counts
-    ) -> str:
-        pieces = []
-        for column in np.flatnonzero(stop > start).tolist():
-            x, steps = axis.middle(column), range(int(start[column]), int(stop[column]))
-            if self.dotted:
-                ys = (
-                    line + sign * (_GAP + (step + 0.5) * self.pitch) for step in steps
-                )
-                pieces += [f"M{x:.1f} {y:.1f}h0" for y in ys]
-            else:
-                near = line + sign * (_GAP + steps.start * self.pitch)
-                far = line + sign * (_GAP + max(steps.stop * self.pitch, 1.5))
-                pieces.append(f"M{x:.1f} {near:.1f}V{far:.1f}")
-        return "".join(pieces)
+            yield self.left.element("hollow", _PAPER, axis, line, sign, 2.4)
+        yield self.flagged.element(kind, dark, axis, line, sign, 0)
 
 
 def _names(positives: str) -> list[str]:

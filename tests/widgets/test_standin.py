@@ -72,6 +72,17 @@ def test_by_class_the_dots_are_of_the_score_against_its_class():
     assert dots(some, "class", 4.0) == dots(some.against_class, -1.0, 4.0)
 
 
+def test_few_flagged_ones_among_many_stay_dots_as_on_the_live_page():
+    many = scored(20_000)
+    few = float(np.sort(many.scores)[299])
+    counts, found = many.counts(few, 4.0), drawn(dots(many, few, 4.0))
+    assert len(found["other"]) == counts["flagged_only"]
+    assert len(found["memorized"]) == counts["found"]
+    assert len(found["other-left"]) < 200  # bars, one a column
+    all_flagged = drawn(dots(many, 9.0, 4.0))
+    assert len(all_flagged["other"]) < 200
+
+
 def test_many_samples_are_bars_that_say_their_scale():
     drawing = dots(scored(50_000), 0.0, 4.0)
     assert len(re.search(r"\(bars to (.*?)\)", drawing)[1].split(" and ")) == 2

@@ -217,8 +217,9 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
         data, metadata = shown
         picture = f'<div class="{self._stands_in}">{data["text/html"]}</div>'
         still = {"text/plain": data["text/plain"], "text/html": picture}
-        IPython.display.publish_display_data(still)
-        IPython.display.publish_display_data({VIEW: data[VIEW]}, metadata)
+        publish: Any = IPython.display.publish_display_data  # IPython gives it no types
+        publish(still)
+        publish({VIEW: data[VIEW]}, metadata)
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the front end sends; all of it or nothing.

@@ -206,7 +206,7 @@ def _place(scores: Any, knee: float | None) -> Any:
     return scores if knee is None else np.arcsinh(scores / knee)
 
 
-class _Stack(NamedTuple):
+class _Piles(NamedTuple):
     """Samples that stand on each other in columns, as dots or as bars."""
 
     start: Counts  # of each column
@@ -246,8 +246,8 @@ class _Stack(NamedTuple):
 class _Side(NamedTuple):
     """The samples on one side of the common line."""
 
-    left: _Stack
-    flagged: _Stack
+    left: _Piles
+    flagged: _Piles
     highest: int  # column
 
     @classmethod
@@ -268,14 +268,14 @@ class _Side(NamedTuple):
         pitch = room / max(highest, 1)
         if counts.sum() <= most and pitch >= _SMALLEST:
             pitch = min(size, pitch)
-            left = _Stack(some, counts, pitch, dotted=True)
-            return cls(left, _Stack(none, some, pitch, dotted=True), highest)
+            left = _Piles(some, counts, pitch, dotted=True)
+            return cls(left, _Piles(none, some, pitch, dotted=True), highest)
         dot = min(size, room / max(int(some.max(initial=0)), 1))
         if some.sum() <= _MOST_FLAGGED and dot >= _SMALLEST:
-            left = _Stack(none, counts, pitch, dotted=False)
-            return cls(left, _Stack(none, some, dot, dotted=True), highest)
-        left = _Stack(some, counts, pitch, dotted=False)
-        return cls(left, _Stack(none, some, pitch, dotted=False), highest)
+            left = _Piles(none, counts, pitch, dotted=False)
+            return cls(left, _Piles(none, some, dot, dotted=True), highest)
+        left = _Piles(some, counts, pitch, dotted=False)
+        return cls(left, _Piles(none, some, pitch, dotted=False), highest)
 
     def elements(
         self,

@@ -7,7 +7,7 @@ itself, so it also moves when the page is opened from disk.
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from memowidgets.data.benchmarks import MMLU_FIELDS
 from memowidgets.report.page import pack, thousandths
 from memowidgets.vocabulary import at, between, percent, visible, whole
 from memowidgets.widgets import widget
+from memowidgets.widgets.explored import asked_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from memowidgets.audit.evidence import Evidence
     from memowidgets.audit.views.answers import AuditView
     from memowidgets.evaluation.scored import Scored
+    from memowidgets.widgets.messages import Asked
 
     Floats = NDArray[np.float64]
 
@@ -66,15 +68,15 @@ class Shown:
         Names; empty for all of them.
     classes : tuple of str
         Names of the classes where the recording only has letters.
-    by_canaries : bool
-        Whether τ stands where 75 % of the canaries are flagged at first, not at 0.
+    asked : Asked
+        What is asked for at first; by default τ = 0.
     """
 
     scores: tuple[str, ...]
     checkpoints: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
-    by_canaries: bool = False
+    asked: Asked = field(default_factory=dict)
 
 
 # A page is to weigh at most 1.4 MB: a score of 4444 members takes 24 KB of it.
@@ -92,7 +94,7 @@ RECORDINGS = {
         ("psmi", "loss", "csl"),
         tuple(f"epoch-{epoch}" for epoch in (1, 3, 6, 10, 15, 18)),
         ("group1.block2", "group2.block2", "group3.block2", "features"),
-        by_canaries=True,
+        asked={"share": 0.1},
     ),
 }
 
@@ -243,9 +245,8 @@ class _Recorded:
         measured = self.view.view(*self.first).log_lira
         self.rows = np.flatnonzero(np.isfinite(() if measured is None else measured))
         self.truth = self._scored(*self.first).log_lira
-        self.tau = (
-            self.wire(*self.first)["canary_tau"] if self.shown.by_canaries else 0.0
-        )
+        scored = self._scored(*self.first)
+        self.tau = scored.on(asked_rule(self.shown.asked, 0.0))[1]
 
     def opening(self) -> dict[str, Any]:
         """Return where τ and η stand, and log-LiRA of every member."""
@@ -253,6 +254,7 @@ class _Recorded:
 
         return {
             "tau": self.tau,
+            "asked": self.shown.asked,
             "eta": ETA,
             "eta_range": eta_range(self.truth),
             "log_lira": thousandths(self.truth).tobytes(),
@@ -303,7 +305,6 @@ class _Recorded:
             "wide": wide,
             "errors": _levels(found.errors),
             "natural": found.natural,
-            "canary_tau": judged.canary_tau,
             "warnings": found.warnings,
             "notes": found.notes,
             "digits": digits_for(scores),

@@ -2,7 +2,7 @@
 
 import { Answers } from "../../memowidgets/report/static/answers.js";
 import { StandIn } from "../../memowidgets/report/static/model.js";
-import { rankShareAtMost, tauAtRank } from "../../memowidgets/widgets/static/maths.js";
+import { tauAsked } from "../../memowidgets/widgets/static/asked.js";
 import { unpack } from "../../memowidgets/widgets/static/wire.js";
 import { isFlag, isNear, isNumber, isWhole, usable } from "./address.js";
 import { detailOf } from "./details.js";
@@ -50,9 +50,18 @@ const SORTS = [
   ["order", "as in the dataset"],
 ];
 /** What changes the view that the address names. */
+/** @param {unknown} value  from an address */
+function isAsked(value) {
+  if (value === null || typeof value !== "object") return false;
+  const [[part, many] = ["", 1], ...rest] = Object.entries(value);
+  const isKnown = part === "" || part === "count" || part === "share";
+  return isKnown && rest.length === 0 && isNumber(many) && many > 0;
+}
+
 const PUBLISHED = [
   ...PICKS,
   "tau_committed",
+  "asked",
   "eta_committed",
   "comparing",
   "more",
@@ -100,8 +109,6 @@ export class Recorded {
     this.content = content;
     this.size = size;
     this.logLira = logLiraOf(content);
-    /** @type {Map<string, number>} */
-    this.taus = new Map([[content.first[0], content.tau]]);
     const [metric, layer, checkpoint] = content.first;
     /** @type {StandIn} */
     this.model = new StandIn(
@@ -119,6 +126,7 @@ export class Recorded {
         _notes: [],
         tau: content.tau,
         tau_committed: content.tau,
+        asked: content.asked,
         eta: content.eta,
         eta_committed: content.eta,
         comparing: [],
@@ -158,11 +166,6 @@ export class Recorded {
     this.compared = null;
     this.show(this.view);
     for (const name of PICKS) this.model.on(`change:${name}`, () => this.pick(name));
-    this.model.on(
-      "change:tau_committed",
-      () =>
-        (this.taus = new Map([[this.view.metric, this.model.get("tau_committed")]])),
-    );
     this.model.on("change:eta_committed", () => this.tellLate());
     this.model.on("change:comparing", () => this.compare());
     this.model.on("change:eta_committed", () =>
@@ -304,6 +307,7 @@ export class Recorded {
       layer: named(choices.layers),
       metric: named(choices.metrics),
       tau: isNumber,
+      asked: isAsked,
       eta: isNumber,
       comparing: (picks) => this.areComparable(picks),
       more: isFlag,
@@ -327,16 +331,15 @@ export class Recorded {
   /** @param {View} view */
   show(view) {
     const { model } = this;
-    const tau = this.tauFor(view);
-    const taus = new Map(this.taus).set(view.metric, tau);
+    const [asked, tau] = this.toAsk(view);
     const before = this.view;
     this.view = view;
     this.version += 1;
     this.wire = this.wireOf(view);
     this.answers = this.answersOf(view);
+    model.set("asked", asked);
     model.set("tau", tau);
     model.set("tau_committed", tau);
-    this.taus = taus;
     model.set("_truth", truthOf(this.wire, model.get("eta")));
     this.compared = null;
     this.follow(before, view);
@@ -354,21 +357,22 @@ export class Recorded {
   }
 
   /**
-   * The score's τ since a hand last moved it, or the one that flags as many samples as are flagged now.
+   * What is asked for of another score, and its τ: a τ that means something else there becomes as many samples.
    * @param {View} view
+   * @returns {[import("../../memowidgets/widgets/static/messages.js").Asked, number]}
    */
-  tauFor(view) {
-    const known = this.taus.get(view.metric);
-    if (known !== undefined) return known;
-    const [before, at] = [Array.from(scoresOf(this.view)), this.model.get("tau")];
+  toAsk(view) {
+    const before = this.view;
+    const tau = this.model.get("tau");
+    let asked = this.model.get("asked");
     const { scores } = unpack(this.wireOf(view).data);
-    return tauAtRank(
-      scores,
-      rankShareAtMost(
-        scores,
-        before.filter((score) => score <= at).length / before.length,
-      ),
-    );
+    const fixed = tauAsked(asked, scores);
+    if (fixed !== null) return [asked, fixed];
+    const isNatural = tau === before.natural && tau === view.natural;
+    if (before.metric === view.metric || isNatural) return [asked, tau];
+    const count = Array.from(scoresOf(before)).filter((score) => score <= tau).length;
+    asked = { count: Math.max(1, count) };
+    return [asked, tauAsked(asked, scores) ?? tau];
   }
 
   /** Sends what is known at η. */

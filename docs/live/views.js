@@ -14,7 +14,6 @@ import { unpack } from "../../memowidgets/widgets/static/wire.js";
  * @property {boolean} wide  whether they are float64, not float32
  * @property {{levels: Uint8Array, codes: Uint8Array} | null} errors
  * @property {number | null} natural
- * @property {number | null} canary_tau
  * @property {string[]} warnings
  * @property {string[]} notes
  * @property {number} digits
@@ -25,6 +24,7 @@ import { unpack } from "../../memowidgets/widgets/static/wire.js";
 /**
  * @typedef {object} Content  what `scripts/live.py` packs
  * @property {number} tau
+ * @property {import("../../memowidgets/widgets/static/messages.js").Asked} asked
  * @property {number} eta
  * @property {[number, number]} eta_range
  * @property {Uint8Array} log_lira
@@ -90,7 +90,6 @@ export function wireOf(view, logLira, etaRange, version) {
     eta_range: etaRange,
     note: "",
     natural: view.natural,
-    canary_tau: view.canary_tau,
     levels: view.errors?.levels ?? null,
     codes,
     values: view.wide ? Float64Array.from(values) : Float32Array.from(values),

@@ -87,20 +87,21 @@ class SortedScores:
         return np.diff(up_to[np.cumsum(self.counts) - 1], prepend=0.0)
 
     def flagging(self, n: int) -> float:
-        """Return the highest score at which at most `n` samples are flagged.
+        """Return the score up to which the `n` lowest are flagged, with all that tie with them.
 
-        If none can be, because too many samples share the lowest score, it lies below all of them.
+        Of fewer than `n` samples all are. For none it lies below all scores.
 
         Examples
         --------
         >>> scores = SortedScores.of(np.array([0.3, -0.2, 0.1, 0.1]))
-        >>> scores.flagging(2), scores.flagging(3)
-        (-0.2, 0.1)
+        >>> scores.flagging(1), scores.flagging(2), scores.flagging(9)
+        (-0.2, 0.1, 0.3)
         """
-        n_values = int(np.searchsorted(np.cumsum(self.counts), n, side="right"))
-        if n_values == 0:
+        if n < 1:
             return float(np.nextafter(self.values[0], -np.inf))
-        return float(self.values[n_values - 1])
+        up_to = np.cumsum(self.counts)
+        rung = int(np.searchsorted(up_to, min(n, len(self.order))))
+        return float(self.values[rung])
 
 
 def clopper_pearson(count: float, total: float) -> Interval:

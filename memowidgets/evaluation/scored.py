@@ -35,6 +35,12 @@ class LowestShare(NamedTuple):
     share: float
 
 
+class LowestCount(NamedTuple):
+    """A number of members to flag: those with the lowest scores, and all that tie with them."""
+
+    n: int
+
+
 class AgainstClass(NamedTuple):
     """A threshold in robust deviations from the median of each member's class."""
 
@@ -42,7 +48,7 @@ class AgainstClass(NamedTuple):
 
 
 # "class" is AgainstClass(-1.0), and None is where τ stands at first
-Rule = float | Literal["class"] | LowestShare | AgainstClass | None
+Rule = float | Literal["class"] | LowestShare | LowestCount | AgainstClass | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +81,7 @@ class Scored:
     metric, layer, checkpoint : str
         The same by name. The layer is empty for a metric that has none.
     natural : float, optional
-        Threshold that means the same for every model; None if the score has none.
+        Threshold of the score that means the same for every model; None if it has none.
     ids : array of shape (n,), optional
         Id of each.
     canaries : array of shape (n,), bool, optional
@@ -163,6 +169,8 @@ class Scored:
     @property
     def tau(self) -> float:
         """Where τ stands at first, everywhere: the score's own, or the lowest 5 % flagged."""
+        if self.axis == BY_CLASS:
+            return ONE_BELOW
         return lowest_share(self.scores) if self.natural is None else self.natural
 
     @cached_property
@@ -193,7 +201,6 @@ class Scored:
             scores=scores,
             errors=errors,
             title=f"{name} against its class{comma}{place}",
-            natural=ONE_BELOW,
             axis=BY_CLASS,
         )
 
@@ -203,6 +210,8 @@ class Scored:
             return self.against_class, rule.tau
         if isinstance(rule, LowestShare):
             return self, lowest_share(self.scores, rule.share)
+        if isinstance(rule, LowestCount):
+            return self, self.rising.flagging(rule.n)
         if rule == BY_CLASS:
             return self.against_class, ONE_BELOW
         return self, self.tau if rule is None else float(rule)
@@ -212,9 +221,9 @@ class Scored:
 
         Parameters
         ----------
-        rule : float, "class", AgainstClass, LowestShare or None
+        rule : float, "class", AgainstClass, LowestShare, LowestCount or None
             The highest score that is flagged, the rule by class, the highest score against its
-            class, the share with the lowest, or where τ stands at first.
+            class, the share or the number with the lowest, or where τ stands at first.
         rows : index, optional
             Of the rows to judge.
 

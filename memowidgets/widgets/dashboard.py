@@ -19,7 +19,7 @@ from memowidgets.evaluation.scored import AXES, BY_CLASS, AgainstClass
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError, without_advice
 from memowidgets.vocabulary import visible
-from memowidgets.widgets.explored import Compared, Judged
+from memowidgets.widgets.explored import Compared, Judged, opening
 from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from memowidgets.vocabulary import Note
     from memowidgets.widgets.messages import (
         Address,
+        Asked,
         Choice,
         Knock,
         Missing,
@@ -87,8 +88,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     computed already shows at once, and what takes less than ten seconds begins by itself. The
     rest waits for Compute, which works in a thread of its own: the kernel stays free, and Cancel
     acts between two batches. Where a score needs models that are not trained yet, its button says
-    how many and how long that takes. Another score begins at the τ that flags as many samples. If
-    the source can tell that it has new results, the bar offers to show them.
+    how many and how long that takes. What was asked for stays with another score: how many
+    samples, or τ. Where τ means something else there, as many samples are flagged. If the source
+    can tell that it has new results, the bar offers to show them.
 
     Parameters
     ----------
@@ -109,14 +111,14 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     comparing : list of dict
         ``checkpoint``, ``layer`` and ``metric`` of each score that is compared with the one on
         show, at most 2. Empty: none is.
-    tau, tau_committed, eta, eta_committed, more, counts, evaluation, undecided
+    tau, tau_committed, asked, eta, eta_committed, more, counts, evaluation, undecided
         As in `ThresholdExplorer`.
     page, page_size, filter, sort, decision, selected, decisions
         As in `SampleInspector`.
     state : dict
-        ``checkpoint``, ``layer``, ``metric``, ``axis``, ``tau``, ``eta``, ``comparing``,
-        ``more``, ``filter``, ``sort``, ``decision``, ``page``, ``selected``: what restores this
-        view, without any sample's id or text. Set all of it or a part; what is not
+        ``checkpoint``, ``layer``, ``metric``, ``axis``, ``tau``, ``asked``, ``eta``,
+        ``comparing``, ``more``, ``filter``, ``sort``, ``decision``, ``page``, ``selected``: what
+        restores this view, without any sample's id or text. Set all of it or a part; what is not
         computed yet is restored once it is. In Voila the address of the page holds it too, after
         ``#memowidgets=``.
 
@@ -160,7 +162,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         self._following = self._closed = False
         self._told = 0.0  # when the last step of the work was
         self._revision = self._newest_revision()
-        self._taus: dict[tuple[str, str], float] = {}  # by score and axis
         choices = _choices_of(source)
         self._keep(source.samples(), None, None, source.decision_log, self._detail_of)
         super().__init__()
@@ -603,31 +604,45 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         )
 
     def _show(self, pick: Place, found: Scored) -> None:
-        eta, before = self.eta_committed, self._judged.scored.axis
+        eta = self.eta_committed
+        asked, tau = self._to_ask(pick, found)
         self._given, found = found, self._on_axis(found)
         judged = Judged.of(found, eta)
-        tau = self._taus.get((pick.metric, self.axis))
-        if tau is None and self._shown is not None and found.axis == before:
-            tau = found.rising.flagging(self.counts["flagged"])  # as many are looked at
-        elif tau is None:
-            tau = found.tau
-        taus = self._taus | {(pick.metric, self.axis): tau}
         rows = Listed(judged.scored, eta if judged.has_log_lira else None)
         with self.hold_sync():  # one message for the whole view
             self._follow(pick)
             self._shown, self._parts = pick, None
-            self._show_scores(judged, tau, eta)
-            self._taus = taus
-            self._show_rows(rows, found.title, tau)
-            # marimo sends a note's numbers
-            self._warnings = list(map(str, found.warnings))
+            self._show_scores(judged, tau, eta, asked)
+            self._show_rows(rows, found.title, self.tau)
+            self._early = self._not_learned(pick, found.warnings)
+            self._warnings = [
+                str(note)  # marimo sends a note's numbers
+                for note in found.warnings
+                if note.key != "not learned"  # which is said above
+            ]
             self._notes = list(map(str, found.notes))
             known = judged.memorized is not None
             wire = {} if known else self._source.steps().wire
             self._steps = wire and {**wire, "metric": pick.metric}
-            self._early = self._not_learned(pick, found.warnings)
             self._fresh()
         self._compare_with_others()
+
+    def _to_ask(self, pick: Place, found: Scored) -> tuple[Asked, float | None]:
+        """Return what is asked for of other scores, and τ where it does not follow from that."""
+        turned = self._judged.scored.axis != self.axis
+        asked: Asked = self.asked
+        if asked:
+            return asked, None
+        if self._shown is None or turned:
+            return opening(self._on_axis(found))
+        same = self._shown.metric == pick.metric or self.axis == BY_CLASS
+        is_natural = self.tau == found.natural == self._given.natural
+        if same or is_natural:
+            return asked, self.tau
+        many = self.counts["flagged"]
+        if many == 0:
+            return asked, found.rising.flagging(0)
+        return {"count": many}, None
 
     def _not_learned(self, pick: Place, warnings: Sequence[Note]) -> str:
         """Return what the model lacks at the checkpoint on show; "" where it has learned.
@@ -791,11 +806,6 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         place = self._shown or self._choice
         detail: SampleDetail = self._source.detail(position, *place, self.eta_committed)
         return detail
-
-    @traitlets.observe("tau")
-    def _remember_tau(self, _change: object) -> None:
-        if self._shown is not None:  # of all others, the budget is another
-            self._taus = {(self._shown.metric, self.axis): self.tau}
 
     # ---------------------------------------------------------------- without a page
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.checks import (
+    as_code,
     check_finite,
     check_same_order,
     plain_labels,
@@ -18,10 +18,17 @@ from memowidgets.checks import (
     to_numpy,
 )
 from memowidgets.evaluation import Evaluation, compare
-from memowidgets.evaluation.curve import Truly
+from memowidgets.evaluation.curve import OPENING_SHARE, Truly
 from memowidgets.evaluation.intervals import SortedScores
-from memowidgets.evaluation.scored import AXES, Scored
+from memowidgets.evaluation.scored import (
+    AXES,
+    LowestCount,
+    LowestShare,
+    Rule,
+    Scored,
+)
 from memowidgets.vocabulary import truly, verb, whole
+from memowidgets.widgets.messages import Asked, fields, mismatch
 from memowidgets.widgets.widget import checked_tau
 
 if TYPE_CHECKING:
@@ -238,15 +245,6 @@ class Judged:
         return self.scored.log_lira is not None
 
     @property
-    def canary_tau(self) -> float | None:
-        """Lowest τ that flags 75 % of the planted canaries; None without any."""
-        planted = self.scored.canaries
-        if planted is None or not planted.any():
-            return None
-        ordered = np.sort(self.scored.scores[planted])
-        return float(ordered[math.ceil(0.75 * len(ordered)) - 1])
-
-    @property
     def data(self) -> dict[str, Any]:
         """What the front end draws, except which samples are memorised."""
         if not len(self.scored):
@@ -259,7 +257,7 @@ class Judged:
             "eta_range": None if log_lira is None else eta_range(log_lira),
             "note": self.note,
             "natural": self.scored.natural,
-            "canary_tau": self.canary_tau,
+            "axis": self.scored.axis,
             "axes": [*axes_of(self.scored)],
             **packed_errors(self.scored.errors, self.scored.rising),
             **packed_scores(self.scored.rising),
@@ -282,7 +280,8 @@ class Judged:
         if found is None:
             return {"remarks": [], "truly": ""}
         known = "" if found.n_truly is None else truly(found.n_truly, found.n_memorized)
-        return {"remarks": [str(note) for note in found.warnings], "truly": known}
+        others = [str(note) for note in found.warnings if note.key != "truly"]
+        return {"remarks": others, "truly": known}
 
     @property
     def key(self) -> dict[str, Any]:
@@ -301,6 +300,41 @@ class Judged:
         return {**self.key, **self.said}
 
 
+def checked_asked(value: Any) -> Asked:
+    """Return what was asked for, or raise: a count, a share, or neither, where τ itself was."""
+    problem = mismatch(value, Asked, "asked")
+    unknown = [] if problem else sorted(value.keys() - fields(Asked).keys())
+    if unknown:
+        problem = f"asked has no part {as_code(unknown[0])}"
+    elif not problem and len(value) > 1:
+        problem = "asked has a count and a share"
+    elif not problem and value.get("count", 1) < 1:
+        problem = f"asked has a count of {value['count']}, which must be at least 1"
+    elif not problem and not 0 < value.get("share", 1) <= 1:
+        problem = f"asked has a share of {value['share']}, which must be above 0 and at most 1"
+    if problem:
+        raise ValueError(
+            f"{problem}; give {{'count': 20}}, {{'share': 0.1}}, or {{}} for τ"
+        )
+    asked: Asked = value
+    return asked
+
+
+def opening(scored: Scored) -> tuple[Asked, float]:
+    """Return what is asked for at first, and its τ: a share where a score has no τ of its own."""
+    has_own = scored.natural is not None or scored.axis != AXES[0]
+    return ({} if has_own else {"share": OPENING_SHARE}), scored.tau
+
+
+def asked_rule(asked: Asked, tau: float) -> Rule:
+    """Return what flags samples: what was asked for, or τ where τ itself was."""
+    if "count" in asked:
+        return LowestCount(asked["count"])
+    if "share" in asked:
+        return LowestShare(asked["share"])
+    return tau
+
+
 def axes_of(scored: Scored) -> tuple[str, ...]:
     """Return the axes on which scores can be shown."""
     return AXES[:1] if scored.labels is None else AXES
@@ -316,7 +350,6 @@ def checked_scores(
     errors: ArrayLike | None = None,
     log_lira: ArrayLike | None = None,
     natural: float | None = 0.0,
-    canaries: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     n: int | None = None,
 ) -> Scored:
@@ -326,7 +359,6 @@ def checked_scores(
         memorized=memorized,
         errors=errors,
         log_lira=log_lira,
-        canaries=canaries,
         labels=labels,
     )
     if scores is None:
@@ -350,7 +382,6 @@ def checked_scores(
         truth=known(checked_flags, "memorized", memorized),
         log_lira=known(checked_column, "log_lira", log_lira, nan=True),
         errors=known(checked_errors, "errors", errors),
-        canaries=known(checked_flags, "canaries", canaries),
         natural=None if natural is None else checked_tau(natural, "natural"),
         labels=known(checked_classes, "labels", labels),
         title=title,
@@ -423,13 +454,14 @@ class Compared:
 
     @cached_property
     def ranks(self) -> NDArray[np.uint32]:
-        """How many samples score at most as high as each, of shape (n_scores, n).
+        """Place of each sample from the lowest score, from 1, of shape (n_scores, n).
 
-        A budget flags what has at most that rank, so samples that tie are flagged together or not.
+        Samples that tie have the first of their places. A budget flags what has at most that rank,
+        as `Scored.flagged` does: those with the lowest scores, and all that tie with them.
         """
-        return np.stack(
-            [np.cumsum(one.counts)[one.rung] for one in self.rising]
-        ).astype(np.uint32)
+        return np.stack([one.firsts[one.rung] + 1 for one in self.rising]).astype(
+            np.uint32
+        )
 
     def part(self, asked: Part) -> NDArray[np.int64]:
         """Return the positions of the samples that some scores flag at a budget, and others not."""

@@ -14,8 +14,11 @@ from memowidgets.vocabulary import at, counted_flagged
 from memowidgets.widgets.explored import (
     NOTHING,
     Judged,
+    asked_rule,
     axes_of,
+    checked_asked,
     checked_scores,
+    opening,
     packed_floats,
 )
 from memowidgets.widgets.inspected import one_of
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     from memowidgets.evaluation import Evaluation
     from memowidgets.evaluation.scored import Scored
-    from memowidgets.widgets.messages import AskLogLira
+    from memowidgets.widgets.messages import Asked, AskLogLira
 
 
 class AtThreshold(Guarded):
@@ -55,6 +58,7 @@ class Thresholds(AtThreshold):
     """
 
     tau_committed = traitlets.Float(0.0).tag(sync=True)
+    asked: Any = traitlets.Dict().tag(sync=True)
     axis = traitlets.Unicode(AXES[0]).tag(sync=True)
     eta = traitlets.Float(4.0).tag(sync=True)
     eta_committed = traitlets.Float(4.0).tag(sync=True)
@@ -104,6 +108,22 @@ class Thresholds(AtThreshold):
     def _check_thresholds(self, proposal: Any) -> float:
         return checked_tau(proposal["value"], proposal["trait"].name)
 
+    @validate("asked")
+    def _check_asked(self, proposal: Any) -> Asked:
+        return checked_asked(proposal["value"])
+
+    @traitlets.observe("asked")
+    def _take_asked(self, _change: Any) -> None:
+        self.tau = self._tau_for_asked
+
+    @property
+    def _tau_for_asked(self) -> float:
+        """The τ that flags what was asked for."""
+        scored = self._judged.scored
+        return (
+            scored.on(asked_rule(self.asked, self.tau))[1] if len(scored) else self.tau
+        )
+
     @validate("axis")
     def _check_axis(self, proposal: Any) -> str:
         return one_of("axis", str(proposal["value"]), axes_of(self._judged.scored))
@@ -123,6 +143,8 @@ class Thresholds(AtThreshold):
 
     @traitlets.observe("tau", "eta")
     def _moved(self, change: Any) -> None:
+        if self.tau != self._tau_for_asked:
+            self.asked = {}
         self._count()
         if not getattr(self._hand, "moving", False):
             setattr(self, f"{change['name']}_committed", change["new"])
@@ -140,15 +162,23 @@ class Thresholds(AtThreshold):
     # ---------------------------------------------------------------- what the page is told
 
     def _show_scores(
-        self, judged: Judged, tau: float | None, eta: float | None
+        self,
+        judged: Judged,
+        tau: float | None,
+        eta: float | None,
+        asked: Asked | None = None,
     ) -> None:
-        """Show other scores in the same view; None leaves τ or η where it is."""
-        threshold = self.tau if tau is None else checked_tau(tau)
+        """Show other scores in the same view; None leaves what was asked for, or η, as it is."""
+        threshold = None if tau is None else checked_tau(tau)
         least = self.eta if eta is None else checked_tau(eta, "eta")
         with self._lock, self.hold_sync():
-            self.tau = self.tau_committed = threshold
+            self._judged = replace(judged, version=self._judged.version + 1)
+            if asked is not None:
+                self.asked = asked
+            self.tau = self._tau_for_asked if threshold is None else threshold
+            self.tau_committed = self.tau
             self.eta = self.eta_committed = least
-            self._judge(replace(judged, version=self._judged.version + 1))
+            self._judge(self._judged)
             self._data = self._judged.data
             self._count()
             self._dimmed = False
@@ -209,11 +239,8 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     eta : float
         Where η stands at first.
     natural : float, optional
-        Threshold that means the same for every model, for the first preset: 0 for PSMI. None if
-        the score has none, as the loss; then flag a share of the samples.
-    canaries : mask of shape (n,), optional
-        Samples that were planted to be memorised. They give a preset: the lowest τ that flags
-        75 % of them.
+        Threshold that means the same for every model: 0 for PSMI. None if the score has none, as
+        the loss; then flag a share of the samples.
     labels : array-like of shape (n,), optional
         Class of each sample. With them `axis` can be ``"class"``.
 
@@ -223,6 +250,9 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         Follows the user's hand, at most some twelve times a second.
     tau_committed : float
         Follows when the hand rests; observe this one to start work.
+    asked : dict
+        What stays when the scores change: ``{"count": 20}`` or ``{"share": 0.1}`` for the samples
+        with the lowest scores, as `Audit.flagged` takes a share, and ``{}`` for `tau` itself.
     axis : str
         ``"score"``, or ``"class"``: then scores and `tau` are in robust deviations from the median
         of each sample's class. There -1, where `tau` opens, flags what
@@ -286,21 +316,21 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         log_lira: ArrayLike | None = None,
         eta: float = 4.0,
         natural: float | None = 0.0,
-        canaries: ArrayLike | None = None,
         labels: ArrayLike | None = None,
         **traits: Any,
     ) -> None:
         found = checked_scores(
-            scores, memorized, title, errors, log_lira, natural, canaries, labels
+            scores, memorized, title, errors, log_lira, natural, labels
         )
-        least, first = (
-            checked_tau(eta, "eta"),
-            checked_tau(found.tau if tau is None else tau),
-        )
+        least = checked_tau(eta, "eta")
+        first = None if tau is None else checked_tau(tau)
         judged = Judged.of(found, least, truth)
         super().__init__(**traits)
         self._given = found
-        self._show_scores(judged, first, least)
+        asked = None
+        if first is None and not self.asked:
+            asked, first = opening(found)
+        self._show_scores(judged, first, least, asked)
         close_earlier_runs(self)
 
     def update(
@@ -315,7 +345,8 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     ) -> None:
         """Show other scores in the same view; parameters as for the constructor.
 
-        `tau` and `eta` stay where they are unless given. May be called from any thread.
+        What was asked for stays, `tau` or how many samples, unless `tau` is given, and so does
+        `eta`. May be called from any thread.
         """
         found = checked_scores(scores, memorized, **known)
         self._given = found
@@ -325,7 +356,8 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
 
     def _show_on_axis(self) -> None:
         found, positives = self._on_axis(self._given), self._judged.positives
-        self._show_scores(Judged.of(found, positives=positives), found.tau, None)
+        asked, tau = (self.asked, None) if self.asked else opening(found)
+        self._show_scores(Judged.of(found, positives=positives), tau, None, asked)
 
     def close(self) -> None:
         """Take the widget off the page, and all arrays out of memory."""

@@ -146,6 +146,13 @@ class Pick(TypedDict):
     metric: str
 
 
+class Asked(TypedDict, total=False):
+    """What was asked for, which stays when the scores change: neither part where τ itself was."""
+
+    count: int
+    share: float
+
+
 class State(TypedDict, total=False):
     """What restores a view of the dashboard."""
 
@@ -154,6 +161,7 @@ class State(TypedDict, total=False):
     metric: str
     axis: str
     tau: float
+    asked: Asked
     eta: float
     comparing: list[Pick]
     more: bool

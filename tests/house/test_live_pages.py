@@ -77,8 +77,8 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
     page, audit = visit(f"live/{name}"), mw.open_recorded(AUDITS[name])
     evaluation = audit.evaluate("psmi")
     assert counts(page) == expected(evaluation, tau(page))
-    if name == "cifar10":  # it opens where three of four canaries are flagged
-        assert 0.75 <= audit.evaluate("psmi", truth="canaries").at(tau(page)).tpr < 0.78
+    if name == "cifar10":  # it opens with a tenth
+        assert counts(page)["flagged"] == round(0.1 * evaluation.n)
     else:
         assert tau(page) == 0
     shown = page.locator(".mw-auc").text_content().removeprefix("AUC ")

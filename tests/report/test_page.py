@@ -47,10 +47,9 @@ def behind(page, opener):
 
 
 def type_tau(page, text):
-    with behind(page, ".mw-tau-text"):
-        field = page.get_by_label("τ", exact=True)
-        field.fill(text)
-        field.press("Enter")
+    field = page.get_by_label("τ", exact=True)
+    field.fill(text)
+    field.press("Enter")
 
 
 def move_eta(page, eta):
@@ -59,9 +58,8 @@ def move_eta(page, eta):
         page.wait_for_selector(".mw-explorer:not(.mw-pending)")
 
 
-def preset(page, name):
-    with behind(page, ".mw-tau-text"):
-        page.get_by_role("button", name=name, exact=True).click()
+def ask(page, name):
+    page.get_by_role("radio", name=name, exact=True).click()
 
 
 def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path):
@@ -72,7 +70,10 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path):
         shows = [
             text for text in page.locator(".mw-sentence").all_inner_texts() if text
         ]
-        assert shows == sentences(content.scored, 0.0, 4.0)
+        flagged, *rest = sentences(content.scored, 0.0, 4.0)
+        assert shows == rest
+        many, n = (part.strip() for part in flagged.split("flagged of"))
+        assert f"{many} of {n} flagged" in page.locator(".mw-tau-text").inner_text()
         drag_tau(page, 0.13)
         assert tau(page) > 0
         assert counts(page) == expected(evaluation, tau(page))
@@ -95,11 +96,11 @@ def test_scores_against_the_class_are_those_of_plots_and_samples(chromium, tmp_p
             assert counts(page)["found"] == (known & (scored.log_lira >= eta)).sum()
         chip = page.locator('.mw-chip[data-filter="flagged"] .mw-count')
         chip.get_by_text(str(int(below.sum())), exact=True).wait_for()
-        preset(page, "lowest 5 %")
-        assert counts(page)["flagged"] != known.sum()
-        preset(page, "τ = −1")
+        ask(page, "20")
+        assert counts(page)["flagged"] == 20 != known.sum()
+        ask(page, "by class")
         assert counts(page)["flagged"] == known.sum()
-        assert page.get_by_role("radio", name="against its class").count() == 0
+        assert page.get_by_role("radio", name="τ =").count() == 0
 
 
 def test_eta_moves_and_the_samples_follow(chromium, tmp_path):

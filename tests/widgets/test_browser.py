@@ -147,13 +147,13 @@ def test_from_the_click_on_old_numbers_are_dimmed_and_the_page_says_why(dashboar
     assert page.get_by_role("button", name="Compute", exact=True).is_enabled()
 
 
-def test_tau_follows_mouse_keys_roc_field_and_presets(dashboard):
+def test_tau_follows_mouse_keys_roc_and_field(dashboard):
     by_mouse_and_key(dashboard)
-    by_roc_field_and_preset(dashboard)
+    by_roc_and_field(dashboard)
 
 
 def by_mouse_and_key(dashboard):
-    """What is drawn dark is what is counted, and a drag snaps to a preset."""
+    """What is drawn dark is what is counted."""
     page = dashboard.page
     slider = page.get_by_role("slider", name="threshold τ")
     drag(page.locator(".mw-histogram"), (0.4, 0.5), (0.55, 0.5))
@@ -167,16 +167,6 @@ def by_mouse_and_key(dashboard):
     assert "600 samples flagged" in slider.get_attribute("aria-valuetext")
     slider.press("Home")
     assert slider.get_attribute("aria-valuetext").endswith(", 0 samples flagged")
-    mark = page.locator(".mw-preset").nth(1)
-    assert mark.locator("title").text_content() == "lowest 5 %"
-    at, plot = mark.bounding_box(), page.locator(".mw-histogram").bounding_box()
-    page.mouse.move(plot["x"] + 10, at["y"])
-    page.mouse.down()
-    page.mouse.move(at["x"] + at["width"] / 2 - 2, at["y"], steps=8)
-    page.mouse.up()
-    agree(dashboard)
-    assert counts(page)["flagged"] == 30
-    assert ", lowest 5 %, " in slider.get_attribute("aria-valuetext")
     for key in ("PageUp", "PageDown", "Shift+ArrowRight"):
         slider.press(key)
         drawn = page.evaluate(  # each dot is one move of its path
@@ -194,12 +184,11 @@ def by_mouse_and_key(dashboard):
         }
 
 
-def by_roc_field_and_preset(dashboard):
+def by_roc_and_field(dashboard):
     page = dashboard.page
     page.locator(".mw-toggle").click()
     drag(page.locator(".mw-roc"), (0.3, 0.3), (0.6, 0.15))
     agree(dashboard)
-    page.locator(".mw-tau-text").click()
     field = page.get_by_label("τ", exact=True)
     field.fill("-0,125")
     field.press("Enter")
@@ -208,20 +197,106 @@ def by_roc_field_and_preset(dashboard):
     field.press("Enter")
     assert field.input_value() == "−0.125"
     agree(dashboard)
-    rules = {"finds 75 %": "tpr>=0.75", "at most 1 % flagged only": "fpr<=0.01"}
-    for button, rule in rules.items():
-        page.get_by_role("button", name=button, exact=True).click()
-        wanted = dashboard.python(f"dashboard.evaluation.threshold({rule!r})")
-        dashboard.eventually("dashboard.tau", wanted)
-    assert page.get_by_text("its rates are optimistic").is_visible()
-    page.keyboard.press("Escape")  # the menu of τ lies over what "i" shows
     page.get_by_role("radio", name="log-log").click()
     dashboard.screenshots("widgets-log", of=".mw-explorer")
-    page.locator(".mw-tau-text").click()
-    page.get_by_label("share to flag").fill("10")
-    page.get_by_label("share to flag").press("Enter")
-    assert counts(page)["flagged"] == 60
-    page.get_by_text("its rates are optimistic").wait_for(state="hidden")
+
+
+def test_a_budget_is_typed_or_chosen_and_stays_with_another_score(dashboard):
+    page = dashboard.page
+    dashboard.python("source.done.add(('psmi', 'last', 'epoch-1'))")
+    look = page.get_by_label("look at", exact=True)
+    chosen = page.get_by_role("radiogroup", name="what stays fixed")
+    told = page.locator(".mw-fixed")
+    for typed, asked, many in (
+        ("20", {"count": 20}, 20),
+        ("5 %", {"share": 0.05}, 30),
+        ("9999", {"count": 9999}, 600),
+    ):
+        look.fill(typed)
+        look.press("Enter")
+        dashboard.eventually("dashboard.asked", asked)
+        agree(dashboard)
+        assert counts(page)["flagged"] == many
+        assert look.input_value() == str(many)
+    assert "600" in told.inner_text()
+    look.fill("many")
+    look.press("Enter")
+    assert look.input_value() == "600"
+    for name, asked, many in (
+        ("20", {"count": 20}, 20),
+        ("a tenth", {"share": 0.1}, 60),
+    ):
+        chip = chosen.get_by_role("radio", name=name, exact=True)
+        chip.click()
+        dashboard.eventually("dashboard.asked", asked)
+        assert chip.get_attribute("aria-checked") == "true"
+        for pick, value in (("checkpoint", "epoch-1"), ("checkpoint", "epoch-2")):
+            before = tau(page)
+            page.get_by_label(pick, exact=True).select_option(value)
+            dashboard.eventually("dashboard.computed and dashboard.checkpoint", value)
+            page.wait_for_function(
+                "(tau) => document.querySelector('.mw-explorer').dataset.tau !== tau",
+                arg=str(before),
+            )
+            assert counts(page)["flagged"] == many
+        assert name in told.inner_text()
+    dashboard.screenshots("widgets-budget", of=".mw-dashboard", widths=[960, 390])
+    drag(page.locator(".mw-histogram"), (0.4, 0.5), (0.5, 0.5))
+    dashboard.eventually("dashboard.asked", {})
+    assert chosen.locator('[aria-checked="true"]').count() == 0
+    dashboard.python("setattr(dashboard, 'asked', {'count': 20})")
+    page.locator('.mw-ways [aria-checked="true"]', has_text="20").wait_for()
+    agree(dashboard)
+
+
+TIED = """
+import numpy as np
+from memowidgets.widgets import ThresholdExplorer
+explorer = ThresholdExplorer(np.repeat([0.5, -1.0, 2.0], [15, 12, 13]), title="ties")
+explorer
+"""
+
+
+def test_a_budget_on_bare_arrays_says_what_ties(widget_page):
+    shown = widget_page([TIED])
+    page = shown.page
+    page.locator(".mw-explorer").get_by_role("radio", name="20", exact=True).click()
+    shown.eventually("explorer.counts['flagged']", 27)  # all that tie
+    assert shown.python("explorer.asked") == {"count": 20}
+    assert "7 more tie" in page.locator(".mw-fixed").inner_text()
+    shown.python("explorer.update(np.arange(40.0))")
+    shown.eventually("[explorer.counts['flagged'], explorer.tau]", [20, 19.0])
+    page.locator('.mw-explorer[data-tau="19"]').wait_for()
+    assert page.get_by_label("look at", exact=True).input_value() == "20"
+
+
+def test_escape_closes_one_layer_after_the_other_and_menus_never_overlap(dashboard):
+    page = dashboard.page
+    find = page.get_by_role("button", name="search, order, select")
+    about = page.get_by_role("button", name="about these numbers")
+    share = page.locator(".mw-sharing > summary")
+    saving = page.get_by_role("button", name="Save the report")
+    others = page.get_by_role("group", name="new class")
+    find.click()
+    about.click()
+    page.locator(".mw-more").wait_for()
+    share.click()
+    saving.wait_for()
+    page.locator(".mw-more").wait_for(state="hidden")  # a menu closes the other
+    about.click()
+    saving.wait_for(state="hidden")
+    page.keyboard.press("Escape")
+    page.locator(".mw-more").wait_for(state="hidden")
+    assert about.evaluate("one => one === document.activeElement")
+    assert page.get_by_label("search", exact=True).is_visible()
+    page.locator(".mw-other").click()
+    others.wait_for()
+    page.keyboard.press("Escape")
+    others.wait_for(state="hidden")
+    page.keyboard.press("Escape")
+    page.get_by_label("search", exact=True).wait_for(state="hidden")
+    assert find.evaluate("one => one === document.activeElement")
+    dashboard.eventually("dashboard.more", False)
 
 
 def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
@@ -233,8 +308,7 @@ def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     page.locator(".mw-range").get_by_text(f"of {on_line}").wait_for()
     page.locator('.mw-chip[data-filter="flagged"]').click()
     at_tau = counts(page)
-    page.locator(".mw-tau-text").click()
-    page.get_by_role("radio", name="against its class").click()
+    page.get_by_role("radio", name="by class").click()
     dashboard.eventually("dashboard.axis", "class")
     page.locator(".mw-axis-title").get_by_text("against its class").wait_for()
     page.locator('.mw-explorer[data-tau="-1"]').wait_for()
@@ -251,7 +325,7 @@ def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     page.locator(".mw-histogram").press("ArrowRight")
     agree(dashboard)
     assert counts(page)["flagged"] >= found["flagged"]
-    page.get_by_role("radio", name="the score", exact=True).click()
+    page.get_by_role("radio", name="τ = 0", exact=True).click()
     dashboard.eventually("dashboard.axis", "score")
     page.locator('.mw-explorer[data-tau="0"]').wait_for()
     assert counts(page) == at_tau
@@ -350,8 +424,9 @@ FIRST_VIEW = """() => {
     });
     const texts = seen(".mw-bar :is(select, button, summary, p), .mw-answers > p")
         .map((part) => part.selectedOptions?.[0].text ?? part.innerText);
-    const fields = "button, summary, select, input, textarea";
-    const controls = seen(`${fields}, [role=slider], [role=option][tabindex='0']`);
+    const fields = "button:not([role=radio]), summary, select, input, textarea";
+    const one = "[role=slider], :is([role=option], [role=radio])[tabindex='0']"; // of a group
+    const controls = seen(`${fields}, ${one}`);
     return [texts.join("\\n"), controls.map((part) => part.outerHTML.slice(0, 90))];
 }"""
 
@@ -363,7 +438,7 @@ def test_one_screen_shows_all_of_it(widget_page, name):
     shown = widget_page([recorded(name) if name else DASHBOARD])
     page = shown.page
     page.locator(".mw-models").wait_for()  # all of the open sample is there
-    for width, height, most in ((960, 780, 27), (1440, 900, 28)):
+    for width, height, most in ((960, 780, 26), (1440, 900, 27)):
         shown.resize(width, height)
         for part in (".mw-dashboard", ".mw-histogram", ".mw-roc", ".mw-answers"):
             box = page.locator(part).bounding_box()

@@ -141,25 +141,42 @@ def test_a_choice_made_meanwhile_is_not_overwritten(opened):
     assert told(dashboard, "data")["title"] == "PSMI, layer 1, epoch-2"
 
 
-@pytest.mark.parametrize(("axis", "tau"), [("score", 0.1), ("class", -1.5)])
-def test_another_score_keeps_the_axis_and_flags_as_many_samples_until_tau_moves(
-    opened, axis, tau
+def test_what_was_asked_for_stays_when_the_score_changes(opened):
+    dashboard, source = opened()
+    source.done.update({("psmi", "last", "epoch-1"), ("logit_gap", "last", "epoch-1")})
+    for asked, many in (({"count": 20}, 20), ({"share": 0.3}, 60)):
+        dashboard.asked = asked
+        taus = set()
+        for metric, checkpoint in (("psmi", "epoch-1"), ("loss", "epoch-2")):
+            dashboard.state = {"checkpoint": checkpoint, "metric": metric}
+            assert dashboard.counts["flagged"] == many
+            assert dashboard.tau == dashboard.tau_committed
+            taus.add(dashboard.tau)
+        assert len(taus) == 2
+        assert dashboard.asked == asked
+    dashboard.state = {"metric": "psmi", "checkpoint": "epoch-2"}
+    dashboard.tau = 0.0
+    assert dashboard.asked == {}
+    for place in ("psmi", "epoch-1"), ("logit_gap", "epoch-1"):  # it means the same
+        dashboard.state = dict(zip(("metric", "checkpoint"), place, strict=True))
+        assert (dashboard.asked, dashboard.tau) == ({}, 0.0)
+    dashboard.axis = "class"
+    assert (dashboard.asked, dashboard.tau) == ({}, -1.0)
+    dashboard.state = {"metric": "loss", "checkpoint": "epoch-2"}
+    assert (dashboard.axis, dashboard.tau) == ("class", -1.0)
+
+
+@pytest.mark.parametrize("tau", [0.1, -99.0])
+def test_a_tau_that_means_nothing_for_another_score_becomes_as_many_samples(
+    opened, tau
 ):
     dashboard, _ = opened()
-    dashboard.axis, dashboard.tau = axis, tau
+    dashboard.tau = tau
     flagged = dashboard.counts["flagged"]
-    dashboard.metric = "loss"
-    assert (dashboard.axis, dashboard.counts["flagged"]) == (axis, flagged)
-    dashboard.metric = "psmi"
-    assert (dashboard.axis, dashboard.tau) == (axis, tau)
-    dashboard.metric = "loss"
-    dashboard.tau = -0.5
-    flagged = dashboard.counts["flagged"]
-    dashboard.metric = "psmi"
-    assert dashboard.tau != tau
-    assert dashboard.counts["flagged"] == flagged
-    dashboard.metric = "loss"
-    assert dashboard.tau == -0.5
+    for metric in ("loss", "psmi"):
+        dashboard.metric = metric
+        assert dashboard.counts["flagged"] == flagged
+        assert dashboard.asked == ({"count": flagged} if flagged else {})
 
 
 def test_eta_moves_the_inspector_too_and_stays_for_other_scores(opened):
@@ -365,14 +382,14 @@ def test_a_click_trains_short_models_and_shows_what_they_say(opened, monkeypatch
     dashboard.checkpoint = "epoch-4"
     steps = told(dashboard, "steps")
     assert (steps["metric"], steps["more"]["button"]) == ("psmi", offered.button)
-    flagged = dashboard.counts["flagged"]
+    dashboard.asked = {"count": 26}
     say_all(dashboard, "references")
     assert dashboard.wait(60)
     assert dashboard.computed
     # they are asked where the prediction is made
     assert (dashboard.metric, dashboard.checkpoint) == ("reference", "epoch-2")
     assert told(dashboard, "steps")["metric"] == "reference"
-    assert dashboard.counts["flagged"] == flagged
+    assert dashboard.counts["flagged"] == 26
 
 
 def test_the_export_is_of_what_is_shown_and_a_failure_is_a_sentence(opened):

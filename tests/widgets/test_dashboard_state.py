@@ -7,6 +7,7 @@ import json
 import time
 import weakref
 
+import numpy as np
 import pytest
 
 from memowidgets.store import StoreError
@@ -80,6 +81,19 @@ def test_all_parts_come_back(opened):
     assert second.evaluation.n_memorized == first.evaluation.n_memorized
 
 
+def test_what_was_asked_for_comes_back_and_gives_tau(opened):
+    first, source = opened()
+    first.asked = {"count": 20}
+    lowest = np.sort(source.view(first.metric, first.layer, first.checkpoint).scores)
+    assert first.tau == lowest[19]
+    second, _ = opened()
+    second.state = json.loads(json.dumps(dict(reversed(first.state.items()))))
+    assert second.asked == {"count": 20}
+    assert second.tau == first.tau
+    second.state = {"tau": 0.3}
+    assert second.asked == {}
+
+
 def test_what_is_not_computed_is_restored_once_it_is(opened):
     dashboard, _ = opened()
     wanted = {
@@ -113,6 +127,11 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
         ({"tau": "0.5"}, "tau.*'0.5'"),
         ({"eta": 10**400}, "too large"),
         ({"page": -1}, "page"),
+        ({"asked": {"count": 0}}, "count of 0.*at least 1"),
+        ({"asked": {"share": 1.5}}, "share of 1.5.*at most 1"),
+        ({"asked": {"count": 2, "share": 0.1}}, "a count and a share"),
+        ({"asked": {"tau": 2}}, "no part 'tau'"),
+        ({"asked": {"count": "20"}}, "count must be a whole number"),
         ({"comparing": 1}, "comparing.* list"),
         (
             {"comparing": [PSMI | {"metric": "x"}]},

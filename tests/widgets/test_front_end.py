@@ -21,6 +21,7 @@ from memowidgets.teaching.playgrounds import front_end
 from memowidgets.widgets.explored import (
     Compared,
     Judged,
+    asked_rule,
     checked_scores,
     packed_errors,
     packed_floats,
@@ -200,45 +201,58 @@ def test_both_sides_call_the_same_samples_undecided(ask, n):
         assert (sent[positive] / errors[positive]).max() < 1.1
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_presets_are_those_of_python(ask, seed):
-    rng = np.random.default_rng(seed)
-    memorized = rng.random(400) < 0.1
-    memorized[:2] = True, False
-    scores = (rng.normal(size=400) - 1.5 * memorized).round(1 if seed % 2 else 6)
-    evaluation = roc(scores, memorized)
-    found = ask("thresholds", wire=on_wire(scores, memorized))
-    for rule, tau in found.items():
-        wanted = evaluation.threshold(rule)
-        assert evaluation.at(wanted) == evaluation.at(
-            -np.inf if tau is None else tau
-        ), rule
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=60),
+    st.integers(1, 80),
+    st.floats(0.001, 1),
+)
+def test_what_is_asked_for_flags_what_python_does(ask, scores, count, share):
+    scored = checked_scores(scores)
+    asks = [{"count": count}, {"share": share}, {"share": 0.1}, {"share": 0.5}]
+    found = ask("asked", wire=on_wire(np.array(scores)), all=asks)
+    for asked, (tau, said) in zip(asks, found, strict=True):
+        _, wanted = scored.on(asked_rule(asked, 0.0))
+        assert tau == wanted, asked
+        many = min(count, len(scores))
+        flagged = int((np.array(scores) <= tau).sum())
+        if "count" in asked and flagged > many:
+            assert ("there are" if count > len(scores) else "tie") in said
 
 
-def test_a_score_without_a_natural_threshold_offers_none(ask):
-    planted = np.arange(40) < 7
+def test_a_score_is_offered_its_own_threshold_and_its_classes(ask):
     scores = np.random.default_rng(3).normal(size=40)
-    offered = []
-    for natural, canaries in (
-        (0.0, None),
-        (-4.0, planted),
-        (None, planted),
-        (None, None),
-    ):
-        judged = Judged.of(checked_scores(scores, natural=natural, canaries=canaries))
-        wire = {name: text(part) for name, part in judged.data.items()}
-        offered.append(ask("presets", wire=wire, truth=False))
-    sixth = np.sort(scores[planted])[5]  # 6 of 7 is the first share of at least 75 %
-    canary = ["75 % of canaries", False, sixth]
-    lowest = ["lowest 5 %", False, np.sort(scores)[1]]  # of 40
-    assert offered == [
-        [["τ = 0", False, 0], lowest],
-        [["τ = −4", False, -4], lowest, canary],
-        [lowest, canary],
-        [lowest],
+    labels = np.arange(40) % 3
+    lowest = [
+        ["20", "score", {"count": 20}, None],
+        ["a tenth", "score", {"share": 0.1}, None],
     ]
-    with_truth = [label for label, *_ in ask("presets", wire=wire, truth=True)]
-    assert with_truth[1:] == ["finds 75 %", "at most 1 % flagged only"]
+    own = ["τ = −4", "score", {}, -4]
+    by_class = ["by class", "class", {}, -1]
+    for natural, classes, more in (
+        (-4.0, labels, [own, by_class]),
+        (None, labels, [by_class]),
+        (-4.0, None, [own]),
+        (None, None, []),
+    ):
+        scored = checked_scores(scores, natural=natural, labels=classes)
+        for shown in (
+            [scored, scored.against_class] if classes is not None else [scored]
+        ):
+            wire = {name: text(part) for name, part in Judged.of(shown).data.items()}
+            assert ask("ways", wire=wire) == lowest + more
+
+
+def test_a_budget_is_read_as_people_write_it(ask):
+    read = {
+        "20": {"count": 20},
+        " 1 200 ": {"count": 1200},
+        "10 %": {"share": 0.1},
+        "0,5%": {"share": 0.005},
+        "100%": {"share": 1},
+    }
+    read |= dict.fromkeys(["", "0", "-3", "2.5", "101 %", "0 %", "a tenth", "1e3"])
+    assert ask("readAsked", texts=list(read)) == list(read.values())
 
 
 def test_intervals_are_exact(ask):
@@ -314,7 +328,7 @@ def test_the_page_counts_what_python_does_at_every_budget_whatever_ties(
     for scores, counts, area, mask in zip(
         (a, b), shown["counts"], shown["areas"], flagged, strict=True
     ):
-        assert counts["flagged"] == mask.sum() <= budget
+        assert counts["flagged"] == mask.sum() >= min(budget, n)
         assert counts["found"] == (mask & memorized).sum()
         if found.evaluations:
             assert area == pytest.approx(roc(scores, memorized).auc, abs=1e-12)

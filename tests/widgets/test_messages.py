@@ -10,7 +10,7 @@ from tests.widgets.page import LISTED, SENT, SPELLED, read, say_all
 
 
 def test_both_lists_have_the_same_messages_of_a_page_with_the_same_parts(monkeypatch):
-    for name in ("Pick", "Part"):  # they are parts of others
+    for name in ("Asked", "Pick", "Part"):  # they are parts of others
         monkeypatch.setitem(LISTED, name, getattr(messages, name))
     here = [kind for kind in vars(messages).values() if is_typeddict(kind)]
     assert {kind.__name__ for kind in get_args(FromPage)} < {

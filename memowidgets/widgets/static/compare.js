@@ -9,10 +9,11 @@ import {
   onWidth,
   root,
   setAttributes,
+  setLayer,
   svg,
   write,
 } from "./dom.js";
-import { countsAt, countUpTo, makeScores, tauAtRank } from "./maths.js";
+import { countsAt, makeScores } from "./maths.js";
 import { estimateText, whole } from "./numbers.js";
 import { RocPlot } from "./plots.js";
 import { unpackBits } from "./wire.js";
@@ -129,9 +130,6 @@ export class Compare {
       this.compare(model.get("comparing").length > 0 ? [] : [model.get("_beside")]),
     );
     ears.on(this.close, "click", () => this.compare([]));
-    ears.on(this.root, "keydown", (event) => {
-      if (event.key === "Escape") this.compare([]);
-    });
     for (const select of this.selects) {
       ears.on(select, "change", () =>
         this.compare(
@@ -145,12 +143,7 @@ export class Compare {
       this.budget = Number(this.slider.value);
       this.move();
     });
-    ears.on(this.slider, "change", () =>
-      explorer.choose(
-        tauAtRank(explorer.scores, countUpTo(explorer.scores.flaggedUpTo, this.budget)),
-        false,
-      ),
-    );
+    ears.on(this.slider, "change", () => explorer.ask({ count: this.budget }));
     for (const name of ["comparing", "_compared", "_data", "_beside", "_choices"])
       ears.onModel(`change:${name}`, () => this.show());
     onTheme(ears, () => requestAnimationFrame(() => this.draw()));
@@ -176,6 +169,8 @@ export class Compare {
       );
     panel.hidden = !isOpen;
     this.box.classList.toggle("mw-comparing", isOpen);
+    const close = () => this.compare([]);
+    setLayer(panel, isOpen, { close, by: this.button, unfolds: true });
     if (!isOpen) return;
     this.selects.forEach((select, i) => this.offer(select, picks[i]));
     const wire = /** @type {Wire} */ (model.get("_compared"));
@@ -296,13 +291,18 @@ export class Compare {
     const { names, n, truly } = this.wire;
     const counts = this.scores.map((scores) => countsAt(scores, budget));
     const parts = partsAt(budget, this.ranks, memorized, names);
-    const tied = counts.some(({ flagged }) => flagged < budget) ? `. ${TIED}` : "";
+    const tied = counts.some(({ flagged }) => flagged > budget) ? `. ${TIED}` : "";
     slider.value = String(budget);
     slider.setAttribute("aria-valuetext", `${whole(budget)} of ${whole(n)}`);
     write(this.says, `${whole(budget)} of ${whole(n)}${tied}`);
     const each = (/** @type {keyof Counts} */ what) =>
       counts.map((count) => whole(count[what])).join(" / ");
-    const many = `${each("found")} of ${whole(this.scores[0].memorized)}${truly && ` (${truly})`}`;
+    const many = html(
+      "span",
+      {},
+      `${each("found")} of ${whole(this.scores[0].memorized)}`,
+      html("span", { class: "mw-truly" }, truly),
+    );
     const row = (
       /** @type {"th" | "td"} */ kind,
       /** @type {(string | Node)[]} */ cells,

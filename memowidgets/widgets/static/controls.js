@@ -1,15 +1,9 @@
 /** Controls of τ and η outside the plots, the sentences at τ, and what stands behind "i". */
 
-import { html, menu, segments, setAttributes, write } from "./dom.js";
-import {
-  clopperPearson,
-  countUpTo,
-  rankFprAtMost,
-  rankShareAtMost,
-  rankTprAtLeast,
-  tauAtRank,
-} from "./maths.js";
-import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
+import { countAsked, fixedText, isAsked } from "./asked.js";
+import { html, segments, setAttributes, write } from "./dom.js";
+import { clopperPearson, countUpTo, tauAtRank } from "./maths.js";
+import { intervalText, rateText, whole } from "./numbers.js";
 
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Interval} Interval */
@@ -27,65 +21,9 @@ export function neighbourTau(scores, tau, step) {
   return tauAtRank(scores, Math.min(scores.values.length, Math.max(0, rank)));
 }
 
-/**
- * Rules to choose τ, in words.
- * @param {boolean} truth  whether both memorised and other samples are known
- * @param {number | null} natural  threshold that means the same for every model
- * @param {number | null} canaryTau  lowest τ that flags 75 % of the planted canaries
- */
-export function presets(truth, natural, canaryTau) {
-  /** @type {(rank: (scores: Scores) => number) => (scores: Scores) => number} */
-  const at = (rank) => (scores) => tauAtRank(scores, rank(scores));
-  /** @type {[boolean, string, string, boolean, (scores: Scores) => number][]} */
-  const all = [
-    [
-      natural !== null,
-      `τ = ${tickText(natural ?? 0)}`,
-      "the score's own threshold",
-      false,
-      () => natural ?? 0,
-    ],
-    [
-      true,
-      "lowest 5 %",
-      "highest τ that flags at most this share of the samples",
-      false,
-      at((scores) => rankShareAtMost(scores, 0.05)),
-    ],
-    [
-      canaryTau !== null,
-      "75 % of canaries",
-      "lowest τ that flags 75 % of the planted canaries",
-      false,
-      () => canaryTau ?? 0,
-    ],
-    [
-      truth,
-      "finds 75 %",
-      "lowest τ that finds 75 % of the memorised samples",
-      true,
-      at((scores) => rankTprAtLeast(scores, 0.75)),
-    ],
-    [
-      truth,
-      "at most 1 % flagged only",
-      "highest τ that flags at most 1 % of the others",
-      true,
-      at((scores) => rankFprAtMost(scores, 0.01)),
-    ],
-  ];
-  return all
-    .filter(([there]) => there)
-    .map(([, label, title, fitted, tau]) => ({ label, title, fitted, tau }));
-}
-
 export const SCORE_SCALES = [
   { value: "linear", label: "linear" },
   { value: "log", label: "±log" },
-];
-const AXES = [
-  { value: "score", label: "the score" },
-  { value: "class", label: "against its class" },
 ];
 export const ROC_SCALES = [
   { value: "linear", label: "linear" },
@@ -95,7 +33,6 @@ export const ROC_SCALES = [
 /** What τ flags, in sentences. */
 export class Answers {
   constructor() {
-    this.flagged = sentence("flagged");
     this.found = sentence("found");
     this.truly = sentence("truly");
     this.only = sentence("only");
@@ -115,7 +52,6 @@ export class Answers {
     this.element = html(
       "div",
       { class: "mw-answers", role: "group", "aria-label": "The answer at τ" },
-      this.flagged.element,
       this.found.element,
       this.truly.element,
       this.only.element,
@@ -132,15 +68,14 @@ export class Answers {
    * @param {boolean} settled  whether the truth is that of where η stands
    */
   tell(
-    { flagged, found, flaggedOnly },
-    { n, memorized, memorizedUpTo },
+    { found, flaggedOnly },
+    { memorized, memorizedUpTo },
     close,
     positives,
     truly,
     settled,
   ) {
     const known = memorizedUpTo !== null;
-    this.flagged.tell(whole(flagged), ` flagged of ${whole(n)}`);
     const many = settled ? whole(memorized) : "…";
     const are = settled && found === 1 ? "is" : "are";
     this.found.tell(
@@ -227,69 +162,87 @@ export class Rates {
   }
 }
 
-/** The name of τ beside its line, which opens a menu: a field, the axis, and the presets in words. */
-export class TauMenu {
-  /** @param {(axis: string) => void} turn */
-  constructor(turn) {
-    this.axes = segments("Axis", AXES, turn);
-    this.axes.group.title =
-      "against its class: in robust deviations (1.4826 times the median absolute deviation) from the median of the class; no truth is needed";
-    this.field = html("input", {
-      type: "text",
-      inputmode: "decimal",
-      class: "mw-field",
-      spellcheck: "false",
-      autocomplete: "off",
-    });
-    setAttributes(this.field, {
-      "aria-label": "τ",
-      title: "Arrow keys move τ; with Shift, to the next score",
-    });
-    this.presets = html("div", {
-      class: "mw-presets",
-      role: "group",
-      "aria-label": "Ways to choose τ",
-    });
-    this.share = html("input", {
-      type: "number",
-      min: 0,
-      max: 100,
-      step: "any",
-      class: "mw-share",
-      "aria-label": "share to flag, per cent",
-    });
-    const most = html(
-      "label",
-      {
-        class: "mw-labelled",
-        title: "highest τ that flags at most this share of the samples",
-      },
-      "flag the lowest",
-      this.share,
-      "%",
+/** How many samples to look at, τ, and named ways to ask for either: what was asked for stays fixed. */
+export class Look {
+  /** @param {(way: import("./asked.js").Way) => void} choose */
+  constructor(choose) {
+    this.choose = choose;
+    this.count = field("look at", "a number of samples, or a share such as 10 %");
+    this.tau = field("τ", "Arrow keys move τ; with Shift, to the next score");
+    this.chips = segments("what stays fixed", [], () => {});
+    this.fixed = html("p", { class: "mw-fixed" });
+    this.text = html("span", { class: "mw-tau-text", "aria-hidden": "true" });
+    this.element = html(
+      "div",
+      { class: "mw-look" },
+      html(
+        "div",
+        { class: "mw-asks" },
+        html("label", { class: "mw-labelled" }, "Look at", this.count),
+        html("label", { class: "mw-labelled" }, "τ", this.tau),
+      ),
+      this.chips.group,
+      this.fixed,
     );
-    this.element = menu(
-      "τ",
-      html("label", { class: "mw-labelled" }, "τ =", this.field),
-      this.axes.group,
-      this.presets,
-      most,
-    );
-    this.element.classList.add("mw-tau-menu");
-    this.text = /** @type {HTMLElement} */ (this.element.firstChild);
-    this.text.classList.add("mw-tau-text");
+    /** @type {import("./asked.js").Way[]} */
+    this.ways = [];
+  }
+
+  /** @param {import("./asked.js").Way[]} ways */
+  offer(ways) {
+    if (JSON.stringify(ways) === JSON.stringify(this.ways)) return;
+    this.ways = ways;
+    const choices = ways.map(({ label, title }) => ({ value: label, label, title }));
+    const chips = segments("what stays fixed", choices, (value) => {
+      const way = ways.find(({ label }) => label === value);
+      if (way !== undefined) this.choose(way);
+    });
+    chips.group.className = "mw-ways";
+    this.chips.group.replaceWith(chips.group);
+    this.chips = chips;
   }
 
   /**
+   * @param {{asked: import("./messages.js").Asked, axis: string, tau: number}} now
+   * @param {string} tau  in words
+   * @param {{n: number, flagged: number}} counts
+   */
+  show(now, tau, { n, flagged }) {
+    const itself = countAsked(now.asked, n) === null;
+    this.tau.classList.toggle("mw-stays", itself);
+    this.count.classList.toggle("mw-stays", !itself);
+    this.chips.show(this.ways.find((way) => isAsked(way, now))?.label ?? "");
+    write(this.fixed, fixedText({ ...now, tau }, { n, flagged }));
+  }
+
+  /**
+   * Writes the name of τ beside its line.
    * @param {string} text
    * @param {number} x  pixel of τ
    * @param {number} width  of the plot
    */
-  show(text, x, width) {
+  name(text, x, width) {
     write(this.text, text);
-    const long = 22 + 7.4 * text.length;
-    this.text.style.left = `${(x + long + 12 < width ? x + 10 : Math.max(0, x - long - 2)).toFixed(1)}px`;
+    const long = 18 + 7 * text.length;
+    this.text.style.left = `${(x + long + 10 < width ? x + 12 : Math.max(0, x - long)).toFixed(1)}px`;
   }
+}
+
+/**
+ * @param {string} name
+ * @param {string} title
+ */
+function field(name, title) {
+  const input = html("input", {
+    type: "text",
+    inputmode: "decimal",
+    class: "mw-field",
+    spellcheck: "false",
+    autocomplete: "off",
+    title,
+  });
+  setAttributes(input, { "aria-label": name });
+  return input;
 }
 
 /** The row of η: a slider, and where it stands. */

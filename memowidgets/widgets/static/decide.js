@@ -1,7 +1,7 @@
 /** Decisions on the open sample, or on several that are selected: one row of buttons, and undo. */
 
 import { nameText, plain } from "./cards.js";
-import { html, onEscape, write } from "./dom.js";
+import { html, setLayer, write } from "./dom.js";
 import { whole } from "./numbers.js";
 
 /**
@@ -47,10 +47,11 @@ export function decisionOf(event) {
 class Relabelling {
   /**
    * @param {(to: number) => void} choose
-   * @param {() => void} leave  gives the focus back
+   * @param {HTMLElement} opener  its button
    */
-  constructor(choose, leave) {
+  constructor(choose, opener) {
     this.choose = choose;
+    this.opener = opener;
     this.suggested = html("span", { class: "mw-row" });
     this.other = html("select", { class: "mw-select", "aria-label": "any class" });
     this.apply = html(
@@ -75,10 +76,13 @@ class Relabelling {
       this.other,
       this.apply,
     );
-    onEscape(this.element, () => {
-      this.element.hidden = true;
-      leave();
-    });
+  }
+
+  /** @param {boolean} shown */
+  unfold(shown) {
+    this.element.hidden = !shown;
+    const close = () => this.unfold(false);
+    setLayer(this.element, shown, { close, by: this.opener });
   }
 
   /**
@@ -86,7 +90,7 @@ class Relabelling {
    * @param {Suggestion[]} suggestions
    */
   show(classes, suggestions) {
-    this.element.hidden = false;
+    this.unfold(true);
     const buttons = suggestions
       .filter(({ to }) => to < classes.length)
       .map(({ to, why }) => {
@@ -110,7 +114,7 @@ class Relabelling {
 
   /** @param {number} to */
   take(to) {
-    this.element.hidden = true;
+    this.unfold(false);
     this.choose(to);
   }
 }
@@ -129,10 +133,6 @@ export class DecideBar {
     /** Names of the classes that the chosen sample can get. @type {string[]} */
     this.names = [];
     this.made = "undecided";
-    this.relabelling = new Relabelling(
-      (to) => actions.decide({ decision: "relabel", to }),
-      () => this.focus(),
-    );
     this.scopeText = html("p", { class: "mw-scope-text", hidden: true });
     this.group = html("div", {
       class: "mw-choices",
@@ -153,6 +153,10 @@ export class DecideBar {
       "▾",
     );
     this.other.addEventListener("click", () => this.offerClasses());
+    this.relabelling = new Relabelling(
+      (to) => actions.decide({ decision: "relabel", to }),
+      this.other,
+    );
     this.next = html(
       "button",
       { type: "button", class: "mw-button mw-next", "aria-keyshortcuts": "J" },
@@ -232,6 +236,7 @@ export class DecideBar {
     this.progress.hidden = status.choices.length === 0;
     write(this.progress, `${whole(decided)} of ${whole(of)} decided`);
     this.undo.hidden = status.undo === 0;
+    this.next.classList.toggle("mw-unseen", status.decided === 0);
     this.banner.hidden = status.problem === "" || status.decided === 0;
     write(
       this.problem,
@@ -275,13 +280,6 @@ export class DecideBar {
     write(this.scopeText, `for the ${whole(this.marked)} selected`);
   }
 
-  /** The keyboard goes back to the decisions. */
-  focus() {
-    (this.buttons.find((button) => !button.hidden) ?? this.next).focus({
-      preventScroll: true,
-    });
-  }
-
   /**
    * Makes a decision on what it is for, or asks what it needs first.
    * @param {string} decision
@@ -289,7 +287,7 @@ export class DecideBar {
   choose(decision) {
     const choices = this.status?.choices ?? [];
     const refused = this.status?.refused[decision] ?? "";
-    this.relabelling.element.hidden = true;
+    this.relabelling.unfold(false);
     if (refused !== "") this.say(refused, false);
     else if (!choices.includes(decision)) return;
     else if (decision !== "relabel") this.actions.decide({ decision });

@@ -1,14 +1,14 @@
 /** The τ explorer: dots along the score, ROC and sentences that follow τ and η without the kernel. */
 
+import { readAsked, tauAsked, waysToAsk } from "./asked.js";
 import {
   Answers,
   EtaRow,
+  Look,
   neighbourTau,
-  presets,
   Rates,
   ROC_SCALES,
   SCORE_SCALES,
-  TauMenu,
 } from "./controls.js";
 import {
   arrowStep,
@@ -20,6 +20,7 @@ import {
   root,
   segments,
   setAttributes,
+  setLayer,
   throttle,
   write,
 } from "./dom.js";
@@ -33,22 +34,21 @@ import {
   judgedAt,
   kneeFor,
   LINEAR,
-  rankShareAtMost,
   symmetricLog,
-  tauAtRank,
   undecidedAt,
 } from "./maths.js";
 import { intervalText, rateText, scoreText, tickText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
 import { Steps } from "./steps.js";
 import { asSentence, floats, NOTHING, unpack, unpackTruth } from "./wire.js";
-import { NO_ROC, OPTIMISTIC } from "./words.js";
+import { NO_ROC } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Auc} Auc */
 /** @typedef {import("./maths.js").Counts} Counts */
 /** @typedef {import("./maths.js").Axis} Axis */
+/** @typedef {import("./messages.js").Asked} Asked */
 /** @typedef {import("./messages.js").Late} Late */
 
 /** One view of the explorer. */
@@ -65,6 +65,7 @@ export class Explorer {
     this.onLine = listLine;
     this.ears = listeners(model);
     this.tau = /** @type {number} */ (model.get("tau"));
+    this.asked = /** @type {Asked} */ (model.get("asked") ?? {});
     this.eta = /** @type {number} */ (model.get("eta"));
     this.data = unpack(NOTHING);
     this.scores = this.data.scores; // with the truth at judgedEta
@@ -81,14 +82,13 @@ export class Explorer {
     this.scoreScale = "";
     this.rocScale = "linear";
     this.dragging = false;
-    this.typing = false;
-    this.fitted = false;
-    /** Presets that are marks on the axis. @type {ReturnType<typeof presets>} */
-    this.onAxis = [];
+    this.telling = false;
+    /** The field that is typed in. @type {HTMLInputElement | null} */
+    this.typing = null;
     this.heard = true;
     this.frame = 0;
     this.redraw = false;
-    /** @type {Set<"tau" | "eta">} */
+    /** @type {Set<"tau" | "asked" | "eta">} */
     this.unsent = new Set();
     this.sync = throttle(() => {
       this.setTraits();
@@ -112,12 +112,20 @@ export class Explorer {
     );
     this.answers = new Answers();
     this.rates = new Rates();
-    this.chosen = new TauMenu((axis) => this.turn(axis));
+    this.look = new Look((way) => this.take(way));
     this.etaRow = new EtaRow();
     this.hint = html("p", { class: "mw-hint", role: "status" });
     this.cautions = html("ul", { class: "mw-cautions", "aria-label": "Cautions" });
     this.device = html("p", { class: "mw-device" });
-    this.toggle = html("button", { type: "button", class: "mw-button mw-toggle" });
+    const about = {
+      "aria-label": "i, about these numbers",
+      title: "η, scales, intervals",
+    };
+    this.toggle = html(
+      "button",
+      { type: "button", class: "mw-button mw-toggle", ...about },
+      "i",
+    );
     this.more = html("div", {
       class: "mw-more",
       role: "group",
@@ -150,12 +158,13 @@ export class Explorer {
       "div",
       { class: "mw-histogram-box" },
       this.histogram.element,
-      this.chosen.element,
+      this.look.text,
     );
     const plots = html(
       "div",
       { class: "mw-plots" },
       dots,
+      this.look.element,
       this.rocBox,
       this.answers.element,
     );
@@ -171,20 +180,14 @@ export class Explorer {
       scores,
       this.rocScalesBox,
     );
-    this.more.append(
-      this.cautions,
-      this.etaRow.element,
-      scales,
-      this.rates.element,
-      this.device,
-    );
+    this.more.append(this.etaRow.element, scales, this.rates.element, this.device);
     this.rocScales.show(this.rocScale);
-    this.root.append(this.tools, plots, this.hint, this.more);
+    this.root.append(this.tools, plots, this.cautions, this.hint, this.more);
     this.showMore();
   }
 
   listen() {
-    const { chosen, etaRow, toggle } = this;
+    const { look, etaRow, toggle } = this;
     this.ears.onModel("change:more", () => {
       this.showMore();
       if (!this.root.hidden) this.moved();
@@ -194,11 +197,6 @@ export class Explorer {
       this.heard = tell(this.model);
       this.showHint();
     });
-    this.ears.on(this.more, "keydown", (event) => {
-      if (event.key !== "Escape") return;
-      toggle.click();
-      toggle.focus();
-    });
     for (const name of ["_steps", "_work"])
       this.ears.onModel(`change:${name}`, () => this.showParts());
     this.ears.onModel("change:_data", () => this.load());
@@ -206,49 +204,53 @@ export class Explorer {
     this.ears.onModel("change:_late", () => this.hearLate());
     this.ears.onModel("change:_dimmed", () => this.dim());
     this.ears.onModel("change:tau", () => this.hearTau());
+    this.ears.onModel("change:asked", () => this.hearTau());
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) =>
       this.receive(content, buffers),
     );
     for (const name of ["_warnings", "_notes", "_status", "_early"])
       this.ears.onModel(`change:${name}`, () => this.showCautions());
-    this.dragOn(this.histogram.element, (x) => [
-      this.histogram.tauAt(x),
-      this.histogram.markAt(x)?.fitted ?? false,
-    ]);
-    this.dragOn(this.roc.element, (x, y) => [this.roc.tauAt(x, y), false]);
+    this.dragOn(this.histogram.element, (x) => this.histogram.tauAt(x));
+    this.dragOn(this.roc.element, (x, y) => this.roc.tauAt(x, y));
     this.ears.on(this.histogram.element, "keydown", (event) => this.key(event));
-    this.listenToField(chosen.field);
-    this.ears.on(chosen.field, "keydown", (event) => {
+    this.listenToField(look.count, (text) => this.ask(readAsked(text)));
+    this.listenToField(look.tau, (text) => {
+      const value =
+        text === "" ? NaN : Number(text.replace("−", "-").replace(",", "."));
+      if (Number.isFinite(value)) this.choose(value);
+    });
+    this.ears.on(look.tau, "keydown", (event) => {
       if (event.key === "ArrowUp" || event.key === "ArrowDown") this.key(event);
     });
     this.ears.on(etaRow.slider, "input", () =>
       this.moveEta(Number(etaRow.slider.value)),
     );
     this.ears.on(etaRow.slider, "change", () => this.commit("eta"));
-    this.ears.on(chosen.share, "change", () => this.flagShare());
     this.ears.on(this.answers.show, "click", () => this.onLine?.());
     this.answers.show.hidden = this.onLine === null;
   }
 
-  /** @param {HTMLInputElement} field */
-  listenToField(field) {
-    const typed = () => {
-      if (!this.typing) return;
-      this.typing = false;
-      const written = field.value.trim().replace("−", "-").replace(",", ".");
-      const value = written === "" ? NaN : Number(written);
-      if (Number.isFinite(value))
-        this.choose(value, false); // what it shows may be rounded
-      else field.value = this.tauText();
+  /**
+   * @param {HTMLInputElement} field
+   * @param {(text: string) => void} take  what was typed; without a meaning it changes nothing
+   */
+  listenToField(field, take) {
+    const leave = () => {
+      this.typing = null;
+      this.showFields();
     };
-    this.ears.on(field, "input", () => (this.typing = true));
+    const typed = () => {
+      if (this.typing !== field) return; // what it shows may be rounded
+      this.typing = null;
+      take(field.value.trim());
+      this.showFields();
+    };
+    this.ears.on(field, "input", () => (this.typing = field));
     this.ears.on(field, "change", typed);
     this.ears.on(field, "keydown", (event) => {
-      if (event.key === "Escape") {
-        this.typing = false;
-        field.value = this.tauText();
-      }
+      if (event.key === "Enter") typed();
+      if (event.key === "Escape") leave();
     });
   }
 
@@ -279,9 +281,9 @@ export class Explorer {
     this.late = null;
     if (!this.dragging) {
       this.tau = this.model.get("tau");
+      this.asked = this.model.get("asked") ?? {};
       this.eta = this.model.get("eta");
     }
-    this.fitted = false;
     this.dim();
     this.takeTruth(truth);
     if (!this.settled) this.askLogLira();
@@ -313,7 +315,7 @@ export class Explorer {
     this.auc = aucOf(scores);
     this.takeLate();
     this.showParts();
-    this.showPresets();
+    this.look.offer(waysToAsk(this.data.axes, this.data.natural));
     this.showCautions();
     this.chooseAxis();
     this.draw();
@@ -358,12 +360,11 @@ export class Explorer {
     this.nextFrame();
   }
 
-  /** Takes a τ that Python set, unless the user is dragging. */
+  /** Takes a τ and what was asked for as Python set them, unless the user is dragging. */
   hearTau() {
-    const tau = this.model.get("tau");
-    if (this.dragging || tau === this.tau) return;
-    this.fitted = false;
-    this.tau = tau;
+    if (this.dragging || this.telling) return;
+    this.tau = this.model.get("tau");
+    this.asked = this.model.get("asked") ?? {};
     this.moved();
   }
 
@@ -372,7 +373,6 @@ export class Explorer {
     const eta = this.model.get("eta");
     if (this.dragging || eta === this.eta) return;
     this.eta = eta;
-    this.fitted = false;
     const truth = this.model.get("_truth");
     if (truth.version === this.data.version && truth.eta === eta) this.takeTruth(truth);
     else if (this.logLira !== null) this.judge();
@@ -416,60 +416,23 @@ export class Explorer {
 
   /** Opens or closes what stands behind "i". */
   showMore() {
-    this.more.hidden = !this.model.get("more");
-    this.toggle.setAttribute("aria-expanded", String(this.model.get("more")));
+    const isOpen = this.model.get("more") === true;
+    this.more.hidden = !isOpen;
+    this.toggle.setAttribute("aria-expanded", String(isOpen));
+    setLayer(this.more, isOpen, { close: () => this.toggle.click(), by: this.toggle });
   }
 
-  /** All that a reader should know of these numbers; the button says how many sentences that are. */
+  /** All that a reader should know of these numbers. */
   showCautions() {
     const of = (/** @type {string} */ name) =>
       /** @type {string[]} */ (this.model.get(name) ?? []);
-    const remarks = [
-      this.data.note,
-      ...(this.late?.remarks ?? []).map(asSentence),
-    ].filter(Boolean);
-    const texts = [
-      ...new Set([
-        ...(this.fitted ? [OPTIMISTIC] : []),
-        ...of("_warnings"),
-        ...remarks,
-        ...of("_notes"),
-      ]),
-    ];
-    const many = `${texts.length} ${texts.length === 1 ? "caution" : "cautions"}`;
-    const name = texts.length > 0 ? `i · ${texts.length}` : "i";
-    write(this.toggle, name);
-    setAttributes(this.toggle, {
-      "aria-label": `${name}, about these numbers`,
-      title: many,
-    });
-    this.toggle.classList.toggle("mw-wrong", Boolean(this.model.get("_early")));
+    const remarks = [this.data.note, ...(this.late?.remarks ?? [])].filter(Boolean);
+    const said = [...of("_warnings"), ...remarks, ...of("_notes")];
+    const texts = [...new Set(said.map(asSentence))];
     this.cautions.hidden = texts.length === 0;
     this.cautions.replaceChildren(...texts.map((text) => html("li", {}, text)));
     const device = this.model.get("_status") ?? "";
     write(this.device, device === "" ? "" : `Computed on ${device}.`);
-  }
-
-  /** Offers the ways to choose τ: those for everybody are marks on the axis, too. */
-  showPresets() {
-    const { hasRoc, data } = this;
-    this.onAxis = presets(hasRoc, data.natural, data.canaryTau);
-    this.chosen.axes.group.hidden = data.axes.length < 2;
-    this.chosen.axes.show(this.model.get("axis"));
-    this.chosen.presets.replaceChildren(
-      ...this.onAxis.map((preset) => {
-        const button = html(
-          "button",
-          { type: "button", class: "mw-button", title: preset.title },
-          preset.label,
-        );
-        button.addEventListener("click", () => {
-          if (this.settled || !preset.fitted)
-            this.choose(preset.tau(this.scores), preset.fitted);
-        });
-        return button;
-      }),
-    );
   }
 
   dim() {
@@ -497,14 +460,7 @@ export class Explorer {
     if (this.histogram.element.clientWidth === 0) return; // hidden for now, as in a tab behind another
     const { scores, settled } = this;
     this.root.classList.toggle("mw-pending", !settled);
-    const marks = settled
-      ? this.onAxis.map(({ label, fitted, tau }) => ({
-          label,
-          fitted,
-          tau: tau(scores),
-        }))
-      : [];
-    this.histogram.draw(scores, this.axis, this.data.title, this.positives, marks);
+    this.histogram.draw(scores, this.axis, this.data.title, this.positives);
     if (this.hasRoc) this.roc.draw(scores, this.rocScale === "log");
     setAttributes(this.histogram.element, {
       "aria-valuemin": this.axis.from(this.histogram.low),
@@ -547,7 +503,16 @@ export class Explorer {
         : histogram.axis.to(this.tau) < histogram.low
           ? " ←"
           : "";
-    this.chosen.show(`τ = ${text}${beyond}`, x, histogram.element.clientWidth);
+    const many = whole(counts.flagged);
+    this.look.name(
+      `τ = ${text}${beyond} · ${many} of ${whole(scores.n)} flagged`,
+      x,
+      histogram.element.clientWidth,
+    );
+    this.look.show({ asked: this.asked, axis: this.data.axis, tau: this.tau }, text, {
+      n: scores.n,
+      flagged: counts.flagged,
+    });
     const close = this.data.bounds ? undecidedAt(this.data.bounds, this.tau) : 0;
     this.answers.tell(
       counts,
@@ -565,19 +530,24 @@ export class Explorer {
       this.roc.move(fpr, tpr, across, clopperPearson(counts.found, memorized));
       if (!this.more.hidden && settled) this.rates.show(counts, scores);
     }
-    const preset = histogram.marks.find((mark) => mark.tau === this.tau);
-    const name = preset === undefined ? text : `${text}, ${preset.label}`;
-    const says = `${name}, ${whole(counts.flagged)} samples flagged`;
     setAttributes(histogram.element, {
       "aria-valuenow": this.tau,
-      "aria-valuetext": says,
+      "aria-valuetext": `${text}, ${many} samples flagged`,
     });
-    if (!this.typing) this.chosen.field.value = text;
+    this.showFields();
     this.showHint();
     this.root.dataset.tau = String(this.tau);
     this.root.dataset.counts = JSON.stringify(
       settled ? counts : { flagged: counts.flagged },
     );
+  }
+
+  /** Writes the fields, except for the one that is typed in. */
+  showFields() {
+    const { count, tau } = this.look;
+    const { flagged } = countsAt(this.scores, this.tau);
+    if (this.typing !== count) count.value = whole(flagged);
+    if (this.typing !== tau) tau.value = this.tauText();
   }
 
   showHint() {
@@ -613,13 +583,13 @@ export class Explorer {
 
   /**
    * @param {number} tau
-   * @param {boolean} [fitted]  whether the ground truth chose it
+   * @param {Asked} [asked]  what it follows from, if that is not τ itself
    */
-  move(tau, fitted = false) {
+  move(tau, asked = {}) {
     if (!Number.isFinite(tau)) return;
     this.tau = tau;
-    this.fitted = fitted;
-    this.unsent.add("tau");
+    this.asked = asked;
+    this.unsent.add("tau").add("asked");
     this.sync();
     this.nextFrame();
   }
@@ -627,7 +597,6 @@ export class Explorer {
   /** @param {number} eta */
   moveEta(eta) {
     this.eta = eta;
-    this.fitted = false;
     this.unsent.add("eta");
     this.sync();
     this.redraw = true;
@@ -648,7 +617,9 @@ export class Explorer {
   }
 
   setTraits() {
+    this.telling = true;
     for (const name of this.unsent) this.model.set(name, this[name]);
+    this.telling = false;
     this.unsent.clear();
   }
 
@@ -668,29 +639,37 @@ export class Explorer {
 
   /**
    * @param {number} tau
-   * @param {boolean} fitted  whether the ground truth chose it
+   * @param {Asked} [asked]  what it follows from, if that is not τ itself
    */
-  choose(tau, fitted) {
-    this.move(tau, fitted);
+  choose(tau, asked) {
+    this.move(tau, asked);
     this.commit("tau");
+  }
+
+  /** Flags a count or a share. @param {Asked | null} asked */
+  ask(asked) {
+    const tau = asked && tauAsked(asked, this.scores);
+    if (asked !== null && tau !== null) this.choose(tau, asked);
+  }
+
+  /** @param {import("./asked.js").Way} way */
+  take({ axis, asked, tau }) {
+    if (axis !== this.data.axis) this.turn(axis, asked);
+    else if (tau === null) this.ask(asked);
+    else this.choose(tau);
   }
 
   /**
    * Asks for the scores on another axis; those on show are dimmed until they come.
    * @param {string} axis
+   * @param {Asked} asked  what is to be flagged there
    */
-  turn(axis) {
+  turn(axis, asked) {
+    this.model.set("asked", asked);
     this.model.set("axis", axis);
     this.heard = tell(this.model);
     this.root.classList.toggle("mw-dimmed", this.heard);
     this.showHint();
-  }
-
-  flagShare() {
-    const { share } = this.chosen;
-    const most = share.value === "" ? NaN : Number(share.value) / 100;
-    if (!(most >= 0 && most <= 1)) return;
-    this.choose(tauAtRank(this.scores, rankShareAtMost(this.scores, most)), false);
   }
 
   /** @param {KeyboardEvent} event */
@@ -720,13 +699,13 @@ export class Explorer {
 
   /**
    * @param {SVGSVGElement} plot
-   * @param {(x: number, y: number) => [number, boolean]} tauAt  and whether the ground truth chose it
+   * @param {(x: number, y: number) => number} tauAt
    */
   dragOn(plot, tauAt) {
     /** @param {PointerEvent} event */
     const follow = (event) => {
       const { left, top } = plot.getBoundingClientRect();
-      this.move(...tauAt(event.clientX - left, event.clientY - top));
+      this.move(tauAt(event.clientX - left, event.clientY - top));
     };
     this.ears.on(plot, "pointerdown", (event) => {
       if (event.button !== 0) return;

@@ -13,6 +13,7 @@ import {
   Question,
   root,
   setAttributes,
+  setLayer,
   svg,
   write,
 } from "./dom.js";
@@ -140,7 +141,10 @@ export class Inspector {
     });
     this.opened = new Opened(
       {
-        go: (position) => this.choose(position),
+        go: (position) => {
+          this.choose(position);
+          this.opened.element.focus({ preventScroll: true }); // what was pressed goes
+        },
         note: (note) =>
           this.request({
             type: "decide",
@@ -280,6 +284,8 @@ export class Inspector {
   showTools(shown) {
     this.tools.hidden = !shown;
     this.more.setAttribute("aria-expanded", String(shown));
+    const close = () => this.showTools(false);
+    setLayer(this.tools, shown, { close, by: this.more, unfolds: true });
   }
 
   /** @param {string} name  of a filter, with a tab or without */

@@ -298,48 +298,6 @@ export function tauAtRank(scores, rank) {
   return lowest - Math.max(Math.abs(lowest) * 1e-6, 1e-9);
 }
 
-/**
- * The lowest threshold that reaches a TPR.
- * @param {Scores} scores
- * @param {number} tpr
- */
-export function rankTprAtLeast(scores, tpr) {
-  if (scores.memorizedUpTo === null) return 0;
-  const { memorized } = scores;
-  return firstRank(scores, ({ found }) => found / memorized >= tpr);
-}
-
-/**
- * The highest threshold that keeps an FPR.
- * @param {Scores} scores
- * @param {number} fpr
- */
-export function rankFprAtMost(scores, fpr) {
-  const negatives = scores.n - scores.memorized;
-  return firstRank(scores, ({ flaggedOnly }) => flaggedOnly / negatives > fpr) - 1;
-}
-
-/**
- * The highest threshold that flags at most this share of all samples.
- * @param {Scores} scores
- * @param {number} share
- */
-export function rankShareAtMost(scores, share) {
-  return firstRank(scores, ({ flagged }) => flagged / scores.n > share) - 1;
-}
-
-/**
- * Returns the lowest number of flagged scores from which on a condition holds, or one more than
- * there are.
- * @param {Scores} scores
- * @param {(counts: Counts) => boolean} isTrue
- */
-function firstRank(scores, isTrue) {
-  return firstWhere(scores.values.length + 1, (rank) =>
-    isTrue(countsAtRank(scores, rank)),
-  );
-}
-
 /* ---------------------------------------------------------------- histogram and ROC */
 
 /**

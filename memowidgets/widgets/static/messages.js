@@ -328,6 +328,13 @@
  */
 
 /**
+ * What was asked for, which stays when the scores change: neither part where τ itself was.
+ * @typedef {object} Asked
+ * @property {number} [count]
+ * @property {number} [share]
+ */
+
+/**
  * What restores a view of the dashboard.
  * @typedef {object} State
  * @property {string} [checkpoint]
@@ -335,6 +342,7 @@
  * @property {string} [metric]
  * @property {string} [axis]
  * @property {number} [tau]
+ * @property {Asked} [asked]
  * @property {number} [eta]
  * @property {Pick[]} [comparing]
  * @property {boolean} [more]
@@ -379,7 +387,7 @@
  * @property {[number, number] | null} eta_range
  * @property {string} note
  * @property {number | null} natural
- * @property {number | null} canary_tau
+ * @property {string} [axis]
  * @property {string[]} [axes]
  * @property {Bytes | null} levels
  * @property {Bytes | null} codes

@@ -25,11 +25,8 @@ import { rateText, tickText, whole } from "./numbers.js";
 
 const COLUMN = 6; // pixels, so that dots stand beside each other
 const SMALLEST = 1.5; // pixels between two dots of a column: below, it is drawn as a bar
-const SNAP = 5; // pixels from a preset's mark within which a drag takes it
 const MOST_FLAGGED = 500; // that are dots where the rest of their side is bars
 const GAP = 1.5; // pixels between the common line and the first sample
-
-/** A preset on the axis. @typedef {{tau: number, label: string, fitted: boolean}} Mark */
 
 /** One dot for each sample along its score, memorised ones upwards: what is flagged apart from what is not. */
 export class HistogramPlot {
@@ -40,7 +37,6 @@ export class HistogramPlot {
     this.region = svg("rect", { class: "mw-region" });
     this.lines = svg("g", { class: "mw-axis" });
     this.names = svg("g");
-    this.presets = svg("g");
     this.stem = svg("line", { class: "mw-tau-line" });
     this.knob = svg("circle", { r: 7, class: "mw-tau-knob" });
     this.tau = svg("g", {}, this.stem, this.knob);
@@ -49,7 +45,6 @@ export class HistogramPlot {
       this.lines,
       this.others.element,
       this.memorized.element,
-      this.presets,
       this.tau,
       this.names,
     );
@@ -58,8 +53,6 @@ export class HistogramPlot {
     this.frame = EMPTY;
     this.low = 0;
     this.high = 1;
-    /** @type {Mark[]} */
-    this.marks = [];
     this.rank = -1;
     /** @type {Axis} */
     this.axis = LINEAR;
@@ -72,9 +65,8 @@ export class HistogramPlot {
    * @param {Axis} axis
    * @param {string} title
    * @param {string} positives  what goes up
-   * @param {Mark[]} marks
    */
-  draw(scores, axis, title, positives, marks) {
+  draw(scores, axis, title, positives) {
     const frame = frameOf(this.element, { left: 8, right: 8, top: 20, bottom: 36 });
     const bins = histogram(scores, Math.max(8, Math.floor(frame.width / COLUMN)), axis);
     Object.assign(this, {
@@ -85,9 +77,6 @@ export class HistogramPlot {
       high: bins.high,
       rank: -1,
     });
-    this.marks = marks.filter(
-      ({ tau }) => axis.to(tau) >= bins.low && axis.to(tau) <= bins.high,
-    );
     const known = scores.memorizedUpTo !== null;
     const line = known ? frame.top + 0.5 * frame.height : frame.bottom;
     this.memorized.fit(bins.memorized, line, known ? frame.height / 2 - 14 : 0, -1);
@@ -123,16 +112,6 @@ export class HistogramPlot {
         known ? frame.bottom - 4 : top,
         alike ? below : `${below}, ${this.others.scale}`,
       ),
-    );
-    this.presets.replaceChildren(
-      ...this.marks.map((mark) => {
-        const path = svg("path", {
-          class: "mw-preset",
-          d: `M${this.x(axis.to(mark.tau)).toFixed(1)} ${frame.bottom}l-4 7h8z`,
-        });
-        path.append(svg("title", {}, mark.label));
-        return path;
-      }),
     );
     setAttributes(this.region, { x: frame.left, y: frame.top, height: frame.height });
     setAttributes(this.stem, { y1: frame.top - 6, y2: frame.bottom });
@@ -173,22 +152,12 @@ export class HistogramPlot {
   }
 
   /**
-   * The τ at a pixel, or that of the preset whose mark is there.
+   * The τ at a pixel.
    * @param {number} x
    */
   tauAt(x) {
-    const near = this.markAt(x);
-    if (near !== null) return near.tau;
     const share = Math.min(1, Math.max(0, (x - this.frame.left) / this.frame.width));
     return this.axis.from(this.low + share * (this.high - this.low));
-  }
-
-  /** @param {number} x */
-  markAt(x) {
-    const away = (/** @type {Mark} */ mark) =>
-      Math.abs(this.x(this.axis.to(mark.tau)) - x);
-    const [nearest] = [...this.marks].sort((a, b) => away(a) - away(b));
-    return nearest !== undefined && away(nearest) <= SNAP ? nearest : null;
   }
 
   /**

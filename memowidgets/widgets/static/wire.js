@@ -18,7 +18,7 @@ import { boundsOf, cumulative, makeScores, withMemorized } from "./maths.js";
  * @property {[number, number] | null} etaRange  where its slider ends; null where η says nothing
  * @property {string} note  on samples that are left out
  * @property {number | null} natural  threshold that means the same for every model
- * @property {number | null} canaryTau  lowest threshold that flags 75 % of the planted canaries
+ * @property {string} axis  on which the scores are shown
  * @property {string[]} axes  "score", and "class" where it can be shown against its class
  */
 
@@ -48,7 +48,7 @@ export function unpack(wire) {
     etaRange: wire.eta_range,
     note: wire.note,
     natural: wire.natural,
-    canaryTau: wire.canary_tau,
+    axis: wire.axis ?? "score",
     axes: wire.axes ?? ["score"],
   };
 }
@@ -121,7 +121,7 @@ export const NOTHING = {
   eta_range: null,
   note: "",
   natural: null,
-  canary_tau: null,
+  axis: "score",
   levels: null,
   codes: null,
 };

@@ -1,7 +1,5 @@
 /** The sentences and names of the page that say something of samples or scores, each with one spelling. */
 
-export const OPTIMISTIC =
-  "This τ was chosen on the samples it is measured on: its rates are optimistic.";
 export const TIED = "Samples that tie are flagged together or not at all.";
 /** Where two AUCs would be compared. */
 export const NO_OTHERS =

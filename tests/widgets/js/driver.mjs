@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { load } from "./load.mjs";
 
 const maths = { ...(await load("maths")), ...(await load("numbers")) };
-const controls = await load("controls");
+const found = await load("asked");
 const { partsAt, scoresOf } = await load("compare");
 const { Answers } = await load("answers");
 const { unpack: unpacked, unpackBits, unpackTruth } = await load("wire");
@@ -31,30 +31,23 @@ const answers = {
     const scores = unpack(wire);
     return taus.map((tau) => maths.countsAt(scores, tau));
   },
-  thresholds: ({ wire }) => {
-    const scores = unpack(wire);
-    const rank = {
-      "tpr>=0.75": maths.rankTprAtLeast(scores, 0.75),
-      "fpr<=0.01": maths.rankFprAtMost(scores, 0.01),
-      "flagged<=0.05": maths.rankShareAtMost(scores, 0.05),
-    };
-    return Object.fromEntries(
-      Object.entries(rank).map(([rule, r]) => [
-        rule,
-        r === 0 ? null : maths.tauAtRank(scores, r),
-      ]),
-    );
+  // The τ of each thing that can be asked for, and what is said to stay fixed.
+  asked: ({ wire, all }) => {
+    const [{ scores, axis }] = data(wire);
+    return all.map((asked) => {
+      const tau = found.tauAsked(asked, scores);
+      const { flagged } = maths.countsAt(scores, tau);
+      const counts = { n: scores.n, flagged };
+      return [tau, found.fixedText({ asked, axis, tau: String(tau) }, counts)];
+    });
   },
-  // The ways to choose τ that are offered, by label, and where each leads without ground truth.
-  presets: ({ wire, truth }) => {
-    const [{ natural, canaryTau, scores }] = data(wire);
-    const ways = controls.presets(truth, natural, canaryTau);
-    return ways.map(({ label, fitted, tau }) => [
-      label,
-      fitted,
-      fitted ? null : tau(scores),
-    ]);
+  // The named ways to ask, by label, with the axis and the τ of each.
+  ways: ({ wire }) => {
+    const [{ natural, axes }] = data(wire);
+    const ways = found.waysToAsk(axes, natural);
+    return ways.map(({ label, axis, asked, tau }) => [label, axis, asked, tau]);
   },
+  readAsked: ({ texts }) => texts.map((text) => found.readAsked(text)),
   // What is shown after η was moved there, by the log-LiRA that was sent.
   moved: ({ wire, logLira, wide, eta, taus }) => {
     const [{ scores }] = data(wire);

@@ -53,24 +53,6 @@ test("counts are those of plain counting at and around every score", () => {
   }
 });
 
-test("ways to choose τ keep their promise", () => {
-  for (let seed = 2; seed < 12; seed++) {
-    const { rows, scores } = sample(seed);
-    const positives = scores.memorized;
-    const negatives = scores.n - positives;
-    const at = (rank) => count(rows, maths.tauAtRank(scores, rank));
-    const reach = maths.rankTprAtLeast(scores, 0.75);
-    assert.ok(at(reach).found / positives >= 0.75);
-    assert.ok(at(reach - 1).found / positives < 0.75);
-    const keep = maths.rankFprAtMost(scores, 0.1);
-    assert.ok(at(keep).flaggedOnly / negatives <= 0.1);
-    assert.ok(at(keep + 1).flaggedOnly / negatives > 0.1);
-    const share = maths.rankShareAtMost(scores, 0.05);
-    assert.ok(at(share).flagged / rows.length <= 0.05);
-    assert.ok(at(share + 1).flagged / rows.length > 0.05);
-  }
-});
-
 test("flagging none is a τ below every score", () => {
   for (const lowest of [-1e12, -1, 0, 1e-12, 5]) {
     const scores = maths.makeScores(

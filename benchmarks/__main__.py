@@ -19,6 +19,7 @@ from benchmarks import (
     intervals,
     label_errors,
     language,
+    lookups,
     on_gpu,
     provenance,
     quickstart,
@@ -74,6 +75,7 @@ TOPICS = {
     "trace": trace.rows,
     "provenance": provenance.rows,
     "digests": digests.rows,
+    "lookups": lookups.rows,
 }
 
 

@@ -21,7 +21,14 @@ from memowidgets.files import (
     write_whole,
 )
 from memowidgets.metrics import logit_gap
-from memowidgets.store import RECORDING, RunDirectory, StoreError, Tensors, run_at
+from memowidgets.store import (
+    RECORDING,
+    REVISION,
+    RunDirectory,
+    StoreError,
+    Tensors,
+    run_at,
+)
 from memowidgets.store.tensors import Label, whole_file
 
 if TYPE_CHECKING:
@@ -259,6 +266,7 @@ def pack(
     make_private(folder)
     write_whole(folder / RECORDING, whole_file(arrays, label))
     RunDirectory(folder).write_manifest(manifest)
+    (folder / REVISION).unlink()  # it is never written to again
 
 
 def _planes(array: NDArray[Any]) -> NDArray[np.uint8]:

@@ -393,7 +393,7 @@ class DecisionLog:
             try:
                 with run.lock("decisions"):
                     table = _apply(self._load(run), self._unkept)
-                    run.write_text(self._file, to_csv(table))
+                    run.write_text(self._file, to_csv(table), is_evidence=False)
                     return table
             except LockedError:
                 if time.monotonic() > end:

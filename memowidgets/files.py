@@ -28,8 +28,8 @@ _MARKS = (
 
 
 @contextmanager
-def replacement_of(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
-    """Yield a temporary file in the same folder, which replaces the target after the block.
+def unfinished(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
+    """Yield a temporary file in the folder of a target; it is gone if the block ends in an error.
 
     Only its owner can read it, unless `mode` says otherwise (as far as the umask allows).
     """
@@ -37,11 +37,18 @@ def replacement_of(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     try:
         yield temporary
-        temporary.replace(target)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+@contextmanager
+def replacement_of(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
+    """Yield a temporary file as `unfinished` does, which replaces the target after the block."""
+    with unfinished(target, mode) as temporary:
+        yield temporary
+        temporary.replace(target)
 
 
 def make_private(folder: Path) -> None:

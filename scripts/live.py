@@ -371,7 +371,10 @@ class _Recorded:
 
     def _shadows(self) -> dict[str, Any]:
         """Return what the picture of LiRA needs of every member, one member after the other."""
-        (checkpoint, members, gaps, target), sides = self.view.fits(self.evidence)
+        from memowidgets.audit.numbers.truth import member_gaps
+
+        checkpoint, members, gaps, target = member_gaps(self.evidence)
+        sides = self.view.fits(self.evidence)
         gaps = np.clip(gaps[:, self.rows], -MOST_GAP, MOST_GAP)
         fits = np.stack([moment for side in sides for moment in side], axis=1)
         return {
@@ -425,8 +428,7 @@ def _opened(name: str) -> tuple[Evidence, AuditView]:
 
     try:
         audit = open_recorded(name)
-        own = audit.run_references, audit.run_shadows, audit.decision_log
-        return audit.evidence, AuditView(audit.evidence_with, lambda: audit.run, *own)
+        return audit.evidence, AuditView(audit)
     except (StoreError, ValueError, OSError) as error:
         raise UnknownPartError(
             f"the recorded audit {name!r} cannot be shown: {error}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -18,6 +18,7 @@ from memowidgets.audit.numbers import definitions, scores, truth
 from memowidgets.audit.run import (
     ANOTHER,
     Run,
+    ScoreKeeper,
     check_request,
     checked_part,
     folder_of,
@@ -27,7 +28,7 @@ from memowidgets.audit.run import (
 )
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.identity import is_of_arrays
-from memowidgets.checks import check_version, warn_user
+from memowidgets.checks import check_version, several, warn_user
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog, apply_decisions, log_of
 from memowidgets.files import write_whole
@@ -111,6 +112,7 @@ class Audit:
     _run: Run | None  # arrays have none
     _take: Callable[[], Evidence]
     _log: DecisionLog
+    _scores: ScoreKeeper
     _index: int | None = None  # of the shadow model that is the target
 
     def __init__(
@@ -128,11 +130,13 @@ class Audit:
             model, data, path, training, seed, device, members, held_out
         )
         self._run, self._take, self._log = run, run.evidence, log_of(data, run.run)
+        self._scores = run.scores
 
     @classmethod
     def of(cls, run: Run) -> Self:
         """Make an audit of a run that is at hand. For those who extend memowidgets."""
-        return cls._with(_run=run, _take=run.evidence, _log=log_of(run.data, run.run))
+        own = {"_take": run.evidence, "_scores": run.scores}
+        return cls._with(_run=run, **own, _log=log_of(run.data, run.run))
 
     @classmethod
     def _with(cls, **parts: Any) -> Self:
@@ -141,8 +145,11 @@ class Audit:
         return audit
 
     @classmethod
-    def _of_arrays(cls, given: Evidence, run: RunDirectory | None) -> Self:
-        return cls._with(_run=None, _take=lambda: given, _log=log_of(given.data, run))
+    def _of_arrays(
+        cls, given: Evidence, run: RunDirectory | None, kept: ScoreKeeper
+    ) -> Self:
+        own = {"_take": lambda: given, "_scores": kept}
+        return cls._with(_run=None, **own, _log=log_of(given.data, run))
 
     @classmethod
     def open(
@@ -335,20 +342,65 @@ class Audit:
 
     @property
     def evidence(self) -> Evidence:
-        """What all numbers are computed from, as the files are now.
+        """What all numbers are computed from, as the run is now.
 
-        It is the same object as long as they stay as they are.
+        It is the same object until somebody writes to the run.
         """
         return self._take()
 
-    def evidence_with(
-        self, needs: Iterable[Need] = (), progress: Progress | None = None
+    def _made(
+        self,
+        evidence: Evidence,
+        needs: Iterable[Need],
+        progress: Progress | None = None,
     ) -> Evidence:
         """Return the evidence after what is missing of `needs` was made, if it can be."""
-        missing = self.evidence.missing(needs)
-        if missing:
-            self.run.make(missing, progress)
+        missing = evidence.missing(needs)
+        if not missing:
+            return evidence
+        self.run.make(missing, progress)
         return self.evidence
+
+    def evidence_for(
+        self,
+        metric: str | scores.Metric,
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        truth: str | ArrayLike | None = "log_lira",
+        *,
+        answers: bool = False,
+        progress: Progress | None = None,
+        own: str = "",
+    ) -> Evidence:
+        """Return the evidence with all that a score, and the truth beside it, are computed from.
+
+        What is missing is made, and what takes time of the score is computed and kept. The
+        arguments are those of `scores.needs_of` and `scores.score`.
+        """
+        evidence = self.evidence
+        needs = scores.needs_of(evidence, metric, checkpoint, truth, answers=answers)
+        evidence = self._made(evidence, needs, progress)
+        self._keep(evidence, metric, layer, checkpoint, progress, own)
+        return evidence
+
+    def _keep(
+        self,
+        evidence: Evidence,
+        metric: str | scores.Metric,
+        layer: str | int,
+        checkpoint: str | float,
+        progress: Progress | None = None,
+        own: str = "",
+    ) -> None:
+        """Compute what is to be kept of a score and is not, and keep it."""
+        record = evidence.names.record(checkpoint)
+        if isinstance(metric, str) and scores.lacks_references(
+            evidence, metric, record
+        ):
+            return  # whoever asks for the score hears why
+        for part in scores.parts_of(evidence, metric, layer, checkpoint, own):
+            if not scores.is_known(evidence, part):
+                self._scores.keep(part.key, scores.computed(evidence, part, progress))
 
     @property
     def run(self) -> Run:
@@ -822,9 +874,9 @@ class Audit:
             If the losses at a checkpoint were not kept, and no pass can make them.
         """
         check_version(version)
-        own = None if version is None else (name, version)
-        needs = scores.needs_of(self.evidence, metric, checkpoint, None)
-        evidence = self.evidence_with(needs, progress)
+        own = scores.own_name(metric, name, version)
+        place = metric, layer, checkpoint
+        evidence = self.evidence_for(*place, None, progress=progress, own=own)
         found = scores.score(evidence, metric, layer, checkpoint, progress, own)
         values, errors = scores.named_series(evidence, metric, found, name)
         if not return_std:
@@ -910,10 +962,8 @@ class Audit:
         from memowidgets.audit.views.listing import judged_table, listed_members
 
         metric = scores.opening_metric(self.evidence) if metric is None else metric
-        evidence, asked = (
-            self._to_flag(metric, checkpoint),
-            (metric, layer, checkpoint, tau, share),
-        )
+        evidence = self.evidence_for(metric, layer, checkpoint, answers=True)
+        asked = metric, layer, checkpoint, tau, share
         if samples:
             return listed_members(evidence, self._log, *asked, eta, samples=True)
         table, found, rule = judged_table(evidence, *asked)
@@ -980,23 +1030,14 @@ class Audit:
 
         target = target_of(path, overwrite=overwrite)
         metric = scores.opening_metric(self.evidence) if metric is None else metric
-        evidence, asked = (
-            self._to_flag(metric, checkpoint),
-            (metric, layer, checkpoint, tau, share),
-        )
+        evidence = self.evidence_for(metric, layer, checkpoint, answers=True)
+        asked = metric, layer, checkpoint, tau, share
         which: Which = "all" if all_members else "flagged"
         table = listed_members(
             evidence, self._log, *asked, eta, which=which, samples=include_samples
         )
         write_whole(target, as_text(table, target.suffix.lower()).encode())
         return target
-
-    def _to_flag(
-        self, metric: str | scores.Metric, checkpoint: str | float
-    ) -> Evidence:
-        """Return the evidence with what flagging by a score needs."""
-        needs = scores.needs_of(self.evidence, metric, checkpoint, answers=True)
-        return self.evidence_with(needs)
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -1017,8 +1058,9 @@ class Audit:
         self, checkpoint: str | float = "prediction"
     ) -> NDArray[np.float64]:
         """Return the model's probability of each class for each member, (n_members, n_classes)."""
-        needs = scores.needs_of(self.evidence, None, checkpoint, None, answers=True)
-        return scores.probabilities(self.evidence_with(needs), checkpoint)
+        evidence = self.evidence
+        needs = scores.needs_of(evidence, None, checkpoint, None, answers=True)
+        return scores.probabilities(self._made(evidence, needs), checkpoint)
 
     # Ground truth
 
@@ -1074,11 +1116,12 @@ class Audit:
 
         With `pool` also with the gaps of the run's target over the pool.
         """
-        record = self.evidence.names.record(checkpoint)
-        needs = truth.truth_needs(self.evidence, record)
-        return self.evidence_with(
-            [*needs, Need("pool", record.name)] if pool and needs else needs
-        )
+        evidence = self.evidence
+        record = evidence.names.record(checkpoint)
+        needs = truth.truth_needs(evidence, record)
+        if pool and needs:
+            needs = [*needs, Need("pool", record.name)]
+        return self._made(evidence, needs)
 
     def probability_memorized(
         self, eta: float = 4.0, checkpoint: str | float = "final"
@@ -1176,18 +1219,16 @@ class Audit:
             If there is no such shadow model.
         """
         run = self._run_behind("take a shadow model as its target")
-        shadows = run.shadows
-        shadows.check(index)
-        shadows.file(index)  # refuses one that cannot be read
-        key, log = (
-            shadows.key,
-            log_of(run.data, run.run, f"{folder_of(shadows.key, index)}/"),
-        )
+        models = run.evidence().shadows
+        models.model(index)  # refuses one that cannot be read
+        key = models.design
+        log = log_of(run.data, run.run, f"{folder_of(key, index)}/")
 
         def take() -> Evidence:
             return run.evidence(key).as_target(int(index))
 
-        return self._with(_run=run, _take=take, _log=log, _index=int(index))
+        own = {"_take": take, "_scores": run.scores, "_index": int(index)}
+        return self._with(_run=run, _log=log, **own)
 
     # How well scores predict the ground truth
 
@@ -1227,8 +1268,7 @@ class Audit:
         ValueError, TypeError
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
-        needs = scores.needs_of(self.evidence, metric, checkpoint, truth)
-        evidence = self.evidence_with(needs)
+        evidence = self.evidence_for(metric, layer, checkpoint, truth)
         return scores.evaluate(evidence, metric, layer, checkpoint, eta, truth)
 
     def evaluate_pooled(
@@ -1279,10 +1319,24 @@ class Audit:
             truth and to be left out.
         """
         evidence = self._with_first() if truth == "log_lira" else self.evidence
-        asked = metric, layer, eta, truth, targets
+        every = isinstance(targets, str) and targets == "all"
+        chosen = evidence.shadows.indices if every else several("targets", targets)
+        if not chosen:
+            raise StoreError(
+                "there are no shadow models: run_shadows(…, keep_forward=True) first"
+            )
+
+        def each(report: Progress) -> Iterator[Evidence]:
+            for done, index in enumerate(chosen):
+                report.report(done, len(chosen), "auditing shadow models")
+                target = evidence.as_target(index)
+                self._keep(target, metric, layer, "prediction")
+                yield target
+
         with progress_or_bar(progress) as report:
             return scores.pooled_evaluation(
-                evidence, *asked, report, with_canaries=with_canaries
+                *(evidence, metric, layer, eta, truth, each(report)),
+                with_canaries=with_canaries,
             )
 
     def memorized_per_model(self, eta: float = 4.0) -> pd.DataFrame:
@@ -1362,7 +1416,10 @@ class Audit:
         needs = scores.needs_of(evidence, None, truth=truth)
         for pick in picks:
             needs += scores.needs(evidence, pick.metric, pick.record)
-        return scores.compare(self.evidence_with(needs), picks, eta, truth)
+        evidence = self._made(evidence, needs)
+        for metric, layer, record in picks:
+            self._keep(evidence, metric, layer or "last", record.name)
+        return scores.compare(evidence, picks, eta, truth)
 
     def shadow_curve(
         self,
@@ -1399,8 +1456,7 @@ class Audit:
         ValueError
             If there are fewer than 8 shadow models.
         """
-        needs = scores.needs_of(self.evidence, metric, checkpoint)
-        evidence = self.evidence_with(needs)
+        evidence = self.evidence_for(metric, layer, checkpoint)
         found = scores.score(evidence, metric, layer, checkpoint)
         return definitions.shadow_curve(evidence, found, eta, repeats)
 
@@ -1444,8 +1500,7 @@ class Audit:
         from memowidgets.audit.views.answers import AuditView
         from memowidgets.widgets import Dashboard
 
-        own = self.run_references, self.run_shadows, self._log
-        return Dashboard(AuditView(self.evidence_with, lambda: self.run, *own))
+        return Dashboard(AuditView(self))
 
     def report(
         self,
@@ -1509,8 +1564,10 @@ class Audit:
         from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        own = self.evidence_with, self._log, tau, metric, layer, checkpoint
-        content = content_of(*own, include_samples=include_samples, figures=figures)
+        place = metric, layer, checkpoint
+        content = content_of(
+            self, tau, *place, include_samples=include_samples, figures=figures
+        )
         return write(content, path, overwrite=overwrite)
 
     # Decisions, and what follows from them

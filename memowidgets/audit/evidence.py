@@ -1,32 +1,41 @@
 """The evidence about one target model: all that an audit's numbers are computed from.
 
-A run directory gives one (`memowidgets.audit.run`), arrays of a user give one
-(`memowidgets.audit.runs.given`), and `Evidence.as_target` derives one in which a shadow model is
-the target. It computes no score and no log-LiRA: the functions in `memowidgets.audit.numbers` do.
-`Names` finds its checkpoints and layers, and `KeptScores` the scores that were computed before.
+It is arrays and what is said of them, without files or a way to any. A run directory gives one
+(`memowidgets.audit.run`), arrays of a user give one (`memowidgets.audit.runs.given`), and
+`Evidence.as_target` derives one in which a shadow model is the target. It computes no score and no
+log-LiRA: the functions in `memowidgets.audit.numbers` do, and whoever asks them keeps their scores.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import numbers
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from functools import cached_property, partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+)
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.audit.names import GIVEN, Names
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset
+from memowidgets.files import array_digest, digest
 from memowidgets.metrics import logit_gap
-from memowidgets.store import Absent, NotThereError, RunDirectory, Tensors
+from memowidgets.store import Absent, NotThereError, StoreError
 from memowidgets.training.checkpoint import LAYER, Record
-from memowidgets.training.lookout import Lookout, Prediction
+from memowidgets.training.design import REFERENCE, SHADOW, Kind
 from memowidgets.training.shadows import Shadows
-from memowidgets.vocabulary import Note, listed, percent, quoted, visible
+from memowidgets.vocabulary import Note, listed, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,8 +43,6 @@ if TYPE_CHECKING:
     from memowidgets.evaluation.scored import Scored
     from memowidgets.training.config import Settings
     from memowidgets.training.origin import Origin
-
-GIVEN = "given"  # the one checkpoint of arrays
 
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
 TRACE, REFERENCES = "losses at each checkpoint", "reference models"
@@ -47,42 +54,115 @@ INSTEAD = (  # for arrays
     "shadow_gaps=, and those of models that never saw a sample go into reference_gaps="
 )
 _PREDICT_NOTHING = "the model has not learned its task and the scores predict nothing"
-# What a score estimates from representations. To be raised when that changes: scores of another
-# version are computed again. Those of a less exact estimator stay, with their standard errors.
-METHODS = {"psmi": 1, "mahalanobis": 1}
-_METHOD = "method"
+_OWN = "forward."  # before the name of an array of a shadow model's own pass
+_Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _Table = TypeVar("_Table", "pd.Series[Any]", "pd.DataFrame")
 
 
-class Arrays:
-    """Arrays by name that are opened when one is asked for.
+class Lazy(Mapping[_Key, _Value], Generic[_Key, _Value]):
+    """Values by name, each of which is made when it is asked for.
 
     Parameters
     ----------
-    opened : callable or None
-        Function that returns a mapping, such as the memory-mapped arrays of a file; None where
-        there is none.
+    names : iterable
+        The names.
+    make : callable
+        Function of a name that returns its value.
+
+    Examples
+    --------
+    >>> squares = Lazy([1, 2], lambda n: n * n)
+    >>> 2 in squares, squares[2], squares.get(3)
+    (True, 4, None)
+    """
+
+    def __init__(self, names: Iterable[_Key], make: Callable[[_Key], _Value]) -> None:
+        self._names = dict.fromkeys(names)
+        self._make = make
+
+    def __getitem__(self, name: _Key) -> _Value:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._make(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[_Key]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class Arrays:
+    """Arrays by name, or why there are none.
+
+    Parameters
+    ----------
+    held : mapping of str to array, or None
+        The arrays, which may be memory-mapped when one is asked for. None: there are none.
     why_not : callable
         Function of a name that says why there is no array of it.
-    start : str
-        Start of the names in the mapping, which is left out here.
     """
 
     def __init__(
         self,
-        opened: Callable[[], Mapping[str, NDArray[Any]]] | None,
+        held: Mapping[str, NDArray[Any]] | None,
         why_not: Callable[[str], Absent] = Absent,
-        start: str = "",
     ) -> None:
-        self.are_there, self._opened = opened is not None, opened or dict
-        self.why_not, self._start = why_not, start
+        self.are_there = held is not None
+        self.why_not = why_not
+        self._held: Mapping[str, NDArray[Any]] = {} if held is None else held
 
     def __contains__(self, name: str) -> bool:
-        return f"{self._start}{name}" in self._opened()  # without reading it
+        return name in self._held  # without reading it
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._opened()[self._start + name]
+        return self._held[name]
+
+
+class ScoreKey(NamedTuple):
+    """What identifies a score of all members that was computed before.
+
+    Attributes
+    ----------
+    metric, layer, checkpoint : str
+        Names.
+    of : str
+        Digest of the weights that it comes from.
+    target : tuple of (str, int), or None
+        Design and number of the shadow model that is the target; None for the run's own.
+    """
+
+    metric: str
+    layer: str
+    checkpoint: str
+    of: str
+    target: tuple[str, int] | None
+
+
+class KnownScores(Protocol):
+    """Scores that were computed before, as numbers read them."""
+
+    def has(self, key: ScoreKey) -> bool:
+        """Whether `find` has an answer."""
+
+    def find(self, key: ScoreKey) -> Scored | None:
+        """Return the scores of a key, if they are known."""
+
+
+class NoScores:
+    """None were computed before."""
+
+    def has(self, _key: ScoreKey) -> bool:
+        """Whether `find` has an answer."""
+        return False
+
+    def find(self, _key: ScoreKey) -> Scored | None:
+        """Return None."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -118,24 +198,20 @@ class Checkpoint:
         ``logits`` and ``losses`` as training kept them.
     gaps : array of shape (n_members,), or None
         Logit gaps of the members, where they are known without logits.
-    find_pool : callable
-        Function that returns the target's logit gaps over the pool, (n_pool,), or None where they
-        are not known.
-    state : hashable
-        A value that changes when the forward pass or the outputs do.
+    first : mapping of str to array
+        ``gap``, the target's logit gaps over the pool, (n_pool,), where they are known.
     """
 
     record: Record
     made: Arrays
     outputs: Arrays
     gaps: NDArray[Any] | None = None
-    find_pool: Callable[[], NDArray[np.float32] | None] = lambda: None
-    state: Hashable = ()
+    first: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @cached_property
     def pool(self) -> NDArray[np.float32] | None:
         """The target's logit gaps over the pool, if they are known."""
-        return self.find_pool()
+        return _read_only(np.array(self.first["gap"])) if "gap" in self.first else None
 
     @property
     def has_pass(self) -> bool:
@@ -151,175 +227,6 @@ class Checkpoint:
     def has_logits(self) -> bool:
         """Whether logits of the members are there."""
         return "logits" in (self.made if self.has_pass else self.outputs)
-
-
-@dataclass(frozen=True)
-class Names:
-    """Finds checkpoints and layers by the names that users give them.
-
-    Attributes
-    ----------
-    layer_names : tuple of str
-        Names of the layers, first to last.
-    found : tuple of Record
-        The checkpoints, in the order of training.
-    lookout : Lookout or None
-        What says where to look; None for arrays.
-    last_step : int
-        Step at the end of training.
-    to_go_on : str
-        What to do for more checkpoints.
-    """
-
-    layer_names: tuple[str, ...]
-    found: tuple[Record, ...] = ()
-    lookout: Lookout | None = None
-    last_step: int = -1
-    to_go_on: str = "call train()"
-
-    @property
-    def _is_given(self) -> bool:
-        """Whether these are of arrays, which have one checkpoint under three names."""
-        return [record.name for record in self.found] == [GIVEN]
-
-    def so_far(self, record: Record) -> list[Record]:
-        """Return the checkpoints after step 0 up to one of them, in the order of training."""
-        return [one for one in self.found if 0 < one.step <= record.step]
-
-    def final(self) -> Record | None:
-        """The checkpoint at the end of training, if it was reached."""
-        return next((one for one in self.found if one.step == self.last_step), None)
-
-    def prediction(self) -> Prediction:
-        """The checkpoint to look at.
-
-        Raises
-        ------
-        NotThereError
-            If the target was not trained yet.
-        """
-        return self._prediction
-
-    @cached_property
-    def _prediction(self) -> Prediction:
-        if self.lookout is None:  # how far the loss had dropped is not known
-            return Prediction(self.found[0], np.nan, np.nan, reached=True)
-        self._check_trained()
-        return self.lookout.prediction(self.found)
-
-    def _of_paper(self) -> Record:
-        """The checkpoint that the paper looks at: the first that reached ρ, or the nearest."""
-        if self.lookout is None:
-            return self.found[0]
-        self._check_trained()
-        return self.lookout.rule.of_paper(self.found)
-
-    def _check_trained(self) -> None:
-        if len(self.found) < 2:
-            raise NotThereError(
-                "there is no checkpoint after step 0 yet", self.to_go_on
-            )
-
-    def record(self, checkpoint: str | float) -> Record:
-        """The checkpoint behind ``"prediction"``, ``"final"``, ``"rho"``, an epoch or a name.
-
-        Raises
-        ------
-        ValueError
-            If there is none; the message lists the valid ones.
-        """
-        if checkpoint == "prediction":
-            return self.prediction().record
-        if checkpoint == "rho":
-            return self._of_paper()
-        if checkpoint == "final":
-            final = self.final()
-            if final is None:
-                raise NotThereError(
-                    "the target is not trained to the end yet", self.to_go_on
-                )
-            return final
-        given: Any = checkpoint
-        is_number = isinstance(given, numbers.Real) and not isinstance(given, bool)
-        epoch = float(given) if is_number else math.nan
-        for record in self.found:
-            if checkpoint == record.name or math.isclose(
-                epoch, record.epoch, abs_tol=1e-6
-            ):
-                return record
-        if not self.found:
-            what = f"there is no checkpoint {_spell(checkpoint)}, because there is none yet"
-            raise NotThereError(what, self.to_go_on)
-        raise ValueError(
-            f"unknown checkpoint {_spell(checkpoint)}; valid: prediction, final, rho, an epoch, or "
-            f"one of the names {listed(record.name for record in self.found)}"
-        )
-
-    def some_records(
-        self, checkpoints: str | float | Iterable[str | float]
-    ) -> list[Record]:
-        """One checkpoint, several, or "all" after step 0."""
-        later = [one for one in self.found if one.step > 0]
-        return _one_or_several(checkpoints, later, self.record)
-
-    def layer(self, layer: str | int) -> str:
-        """The name behind a number from 1, ``"last"`` or a name.
-
-        A number is a position from 1, but a name where the layers are named by numbers: the blocks
-        of a transformer, such as 27, 28, 29 and 30, or a user's own keys. Children of an
-        `nn.Sequential` are named from 0, and there a number is a position. Evidence without
-        representations has one layer, whose name is empty.
-
-        Raises
-        ------
-        ValueError
-            If there is none; the message lists the valid ones.
-        """
-        names = self.layer_names
-        if not names:
-            if layer in ("last", ""):
-                return ""
-            do = "give Audit.from_arrays representations={layer: array}"
-            raise NotThereError(f"there is no layer {quoted(layer)}", do)
-        if layer == "last":
-            return names[-1]
-        first = int(names[0]) if names[0].isdigit() else 0
-        are_blocks = first > 0 and list(names) == [
-            str(first + i) for i in range(len(names))
-        ]
-        numbered = (
-            any(name.isdigit() for name in names) if self._is_given else are_blocks
-        )
-        is_number = isinstance(layer, int | np.integer) and not isinstance(layer, bool)
-        if is_number and not numbered:
-            if 1 <= int(layer) <= len(names):
-                return names[int(layer) - 1]
-        elif str(layer) in names:
-            return str(layer)
-        valid = f"last, {'' if numbered else f'1 to {len(names)}, '}or a name of {listed(names)}"
-        raise ValueError(f"unknown layer {_spell(layer)}; valid: {valid}")
-
-    def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:
-        """Names of one layer, of several, or of "all"."""
-        return _one_or_several(layers, self.layer_names, self.layer)
-
-
-def _one_or_several(
-    asked: str | float | Iterable[str | float],
-    every: Sequence[_Value],
-    find: Callable[..., _Value],
-) -> list[_Value]:
-    """Find one thing by name, or several; "all" stands for every one."""
-    if isinstance(asked, str) and asked == "all":
-        return list(every)
-    if isinstance(asked, str) or not isinstance(asked, Iterable):
-        return [find(asked)]
-    return [find(one) for one in asked]
-
-
-def _spell(value: object) -> str:
-    """A name in quotation marks, a number without."""
-    return quoted(value) if isinstance(value, str) else visible(repr(value), 40)
 
 
 class Cache:
@@ -356,128 +263,6 @@ class Cache:
         self._held = {}
 
 
-class ScorePlace(NamedTuple):
-    """Where the scores from one forward pass lie on disk, a file for each metric and layer.
-
-    Attributes
-    ----------
-    run : RunDirectory
-        The run directory.
-    folder : str
-        Their folder in it.
-    weights : str
-        Digest of the weights that the scores must come from.
-    """
-
-    run: RunDirectory
-    folder: str
-    weights: str
-
-
-class KeptScores:
-    """Scores that were computed before: on disk where a folder can be written, else in memory.
-
-    Parameters
-    ----------
-    cache : Cache
-        The memory.
-    place : callable, optional
-        Function of a checkpoint's record and a layer that returns where they lie on disk.
-    """
-
-    def __init__(
-        self, cache: Cache, place: Callable[[Record, str], ScorePlace] | None = None
-    ) -> None:
-        self._cache, self._place = cache, place
-
-    def _read(
-        self, metric: str, layer: str, record: Record, *, warns: bool
-    ) -> Tensors | None:
-        """Return the file of the scores, if it is there, usable and of today's method."""
-        if self._place is None:
-            return None
-        run, folder, weights = self._place(record, layer)
-        name = f"{folder}/{layer}/{metric}"
-        if warns:
-            warn_of(run.why_not(name, weights))
-        if not run.has(name, weights):
-            return None
-        found = run.read_tensors(name, weights)
-        return (
-            found
-            if found.metadata.get(_METHOD) == str(METHODS.get(metric, 1))
-            else None
-        )
-
-    def has(self, metric: str, layer: str, record: Record, state: Hashable) -> bool:
-        """Whether `find` has an answer. `state` changes when what they come from does."""
-        if self._cache.recall(("score", metric, layer, record.name), state) is not None:
-            return True
-        return self._read(metric, layer, record, warns=False) is not None
-
-    def find(
-        self, metric: str, layer: str, record: Record, state: Hashable
-    ) -> Scored | None:
-        """Return the scores by a metric at a layer of a checkpoint, if they are kept."""
-        held = self._cache.recall(("score", metric, layer, record.name), state)
-        if held is not None:
-            return cast("Scored", held)
-        # SciPy, which a watched loop needs not
-        from memowidgets.evaluation.scored import (
-            Scored,
-        )
-
-        kept = self._read(metric, layer, record, warns=True)
-        if kept is None:
-            return None
-        values = np.array(kept["score"])
-        return Scored(
-            np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
-            values,
-            np.array(kept["error"]) if "error" in kept else None,
-            notes=tuple(map(_note, json.loads(kept.metadata.get("notes", "[]")))),
-        )
-
-    def keep(
-        self, metric: str, layer: str, record: Record, state: Hashable, scores: Scored
-    ) -> None:
-        """Keep the scores by a metric at a layer of a checkpoint.
-
-        Raises
-        ------
-        StoreError
-            If they cannot be written.
-        """
-        place = None if self._place is None else self._place(record, layer)
-        if place is None or place.run.read_only:
-            self._cache.of(("score", metric, layer, record.name), state, lambda: scores)
-            return
-        tensors: dict[str, NDArray[Any]] = {"score": scores.scores}
-        # some have none
-        if not np.array_equal(scores.positions, np.arange(len(scores))):
-            tensors["rows"] = scores.positions
-        if scores.errors is not None:
-            tensors["error"] = scores.errors
-        notes = json.dumps([[note.key, note, note.numbers] for note in scores.notes])
-        stored = {"notes": notes, _METHOD: str(METHODS.get(metric, 1))}
-        place.run.write_tensors(
-            f"{place.folder}/{layer}/{metric}", tensors, stored, place.weights
-        )
-
-
-def _note(kept: Any) -> Note:
-    if isinstance(kept, str):  # of a recording, all of whose notes are about a ridge
-        return Note("ridge", kept)
-    key, sentence, numbers = kept
-    return Note(key, sentence, **numbers)
-
-
-def warn_of(reason: str | None) -> None:
-    """Warn that a file on disk cannot be used and is made again; None: there is no such file."""
-    if reason is not None:
-        warn_user(f"{reason}. It is not used, and made again.")
-
-
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array that is cached and given away, so that nobody changes what is computed."""
     array.flags.writeable = False
@@ -493,21 +278,20 @@ class OneModel:
     arrays : mapping of str to array
         ``members``, a mask over the pool; ``gap.<checkpoint>``, logit gaps of the pool;
         ``loss.<checkpoint>`` and ``forward.<name>``, losses and forward pass over its members.
-    forward_at : str or None
-        Name of the checkpoint of its forward pass.
-    state : hashable
-        A value that changes when it is trained again.
-    scores : KeptScores
-        Scores of it as the target that were computed before.
+    about : mapping of str to str
+        What was written of it; ``forward`` is the name of the checkpoint of its forward pass.
     cache : Cache
         Values of it as the target that are expensive to compute.
     """
 
     arrays: Mapping[str, NDArray[Any]]
-    forward_at: str | None
-    state: Hashable
-    scores: KeptScores
-    cache: Cache
+    about: Mapping[str, str]
+    cache: Cache = field(default_factory=Cache)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of this very model."""
+        return digest([self.about, array_digest(self.arrays["members"])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -519,35 +303,93 @@ class Models:
     design : str
         Key of the set, such as ``"halves"``. Other designs than halves are drawn in pairs. Empty
         if it is not known.
-    read : callable
-        Function of a checkpoint's name that returns masks and logit gaps over the pool. It raises
-        an error that says how to get models where there are none.
+    none : Absent
+        Why there are none, and what to do.
+    gaps : mapping of str to Shadows
+        Masks and logit gaps over the pool, by the checkpoints at which every model has gaps.
     indices : tuple of int
         Numbers of the models.
-    find_checkpoints : callable
-        Function that returns the names of the checkpoints at which every model has logit gaps.
-    state : hashable
-        A value that changes when a model is added, removed or trained again.
+    kept : mapping of int to OneModel
+        Each model by its number.
+    unusable : mapping of int to StoreError
+        Models that are there and cannot be read.
+    lost : tuple of Note
+        What is said of models that were trained and are lost or damaged.
     suffice : bool
         Whether some sample is in two of the models and out of two others, as they are drawn.
+    kind : Kind
+        What they are called.
     """
 
     design: str
-    read: Callable[[str], Shadows]
+    none: Absent
+    gaps: Mapping[str, Shadows] = field(default_factory=dict)
     indices: tuple[int, ...] = ()
-    find_checkpoints: Callable[[], Sequence[str]] = tuple
-    state: Hashable = ()
+    kept: Mapping[int, OneModel] = field(default_factory=dict)
+    unusable: Mapping[int, StoreError] = field(default_factory=dict)
+    lost: tuple[Note, ...] = ()
     suffice: bool = True
+    kind: Kind = SHADOW
 
-    @cached_property
+    @property
     def checkpoints(self) -> tuple[str, ...]:
-        """Names of the checkpoints at which every model has logit gaps."""
-        return tuple(self.find_checkpoints())
+        """Names of the checkpoints at which every model has logit gaps.
+
+        Raises
+        ------
+        StoreError
+            If one of the models belongs elsewhere.
+        """
+        for index in self.indices:
+            if index in self.unusable:
+                raise self.unusable[index]
+        return tuple(self.gaps)
 
     @property
     def are_pairs(self) -> bool:
         """Whether they were trained in complementary pairs."""
         return self.design not in ("", "halves")
+
+    def read(self, checkpoint: str) -> Shadows:
+        """Return what `at` does, and warn of models that are lost."""
+        found = self.at(checkpoint)
+        for note in self.lost:
+            warn_user(note)
+        return found
+
+    def at(self, checkpoint: str) -> Shadows:
+        """Return masks and logit gaps over the pool; a reference model has NaN where it trained.
+
+        Raises
+        ------
+        StoreError
+            If there are none, none at that checkpoint, or one belongs elsewhere.
+        """
+        if not self.indices:
+            raise self.none.error()
+        held, called = self.checkpoints, self.kind
+        if checkpoint not in held:
+            what = f"the {called.noun}s have gaps at {', '.join(held)}, not"
+            raise NotThereError(what, f"call {called.call} again for it", checkpoint)
+        return self.gaps[checkpoint]
+
+    def model(self, index: Any) -> OneModel:
+        """Return the model of a number.
+
+        Raises
+        ------
+        StoreError, ValueError
+            If there is none, or it cannot be read.
+        """
+        is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
+        if is_number and index in self.unusable:
+            raise self.unusable[int(index)]
+        if is_number and index in self.kept:
+            return self.kept[int(index)]
+        if not self.kept:
+            raise self.none.error()
+        valid = listed(str(one) for one in self.indices)
+        raise ValueError(f"unknown {self.kind.noun} {index!r}; valid: {valid}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -577,10 +419,10 @@ class Evidence:
     shadows, references : Models
         Models that the target is compared with. References never saw the members, and no truth
         comes from them.
-    scores : KeptScores
+    settings : Settings or Absent
+        How the target was trained, or why nobody knows.
+    scores : KnownScores
         Scores that were computed before.
-    shadow : callable
-        Function of a shadow model's number that returns the model.
     given : mapping of str to array
         The arrays that a user gave beside representations, by the names of their arguments; empty
         for others.
@@ -595,15 +437,13 @@ class Evidence:
     origins : tuple of Origin
         Who trained the target with which settings, one for each stretch in which these are the
         same.
-    training : callable
-        Function that returns how the target was trained, or raises where nobody knows.
     makes : set of str
         What can be made of a checkpoint if it is not there, as `Need.what`. It is empty unless
         model and samples are at hand.
     absent : mapping of str to Absent
         Kinds of evidence that are at no checkpoint: ``LOGITS``, ``TRACE``, ``REPRESENTATIONS``.
-    device : callable
-        Function that returns where heavy scores are computed, as torch names it.
+    device : str
+        Where heavy scores are computed: ``"auto"``, or as torch names it.
     whole : Evidence or None
         The run's own evidence, if a shadow model stands in its target's place.
     index : int or None
@@ -624,9 +464,8 @@ class Evidence:
     checkpoints: Mapping[str, Checkpoint]
     shadows: Models
     references: Models
-    scores: KeptScores
-    training: Callable[[], Settings]
-    shadow: Callable[[int], OneModel]
+    settings: Settings | Absent
+    scores: KnownScores = field(default_factory=NoScores)
     given: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     general_notes: tuple[Note, ...] = ()
     repeated: Mapping[str, int] = field(default_factory=dict)
@@ -635,7 +474,7 @@ class Evidence:
     origins: tuple[Origin, ...] = ()
     makes: frozenset[str] = frozenset()
     absent: Mapping[str, Absent] = field(default_factory=dict)
-    device: Callable[[], str] = lambda: "cpu"
+    device: str = "cpu"
     whole: Evidence | None = None
     index: int | None = None
     cache: Cache = field(default_factory=Cache)
@@ -696,6 +535,26 @@ class Evidence:
 
     # what there is
 
+    def training(self) -> Settings:
+        """Return how the target was trained.
+
+        Raises
+        ------
+        NotThereError
+            If nobody knows.
+        """
+        if isinstance(self.settings, Absent):
+            raise self.settings.error()
+        return self.settings
+
+    def score_key(self, metric: str, layer: str, record: Record) -> ScoreKey:
+        """Return what identifies a score that was computed from this."""
+        if self.whole is None or self.index is None:
+            return ScoreKey(metric, layer, record.name, record.weights, None)
+        models = self.whole.shadows
+        target, of = (models.design, self.index), models.model(self.index).digest
+        return ScoreKey(metric, layer, record.name, of, target)
+
     def uses_kept(self, at: Checkpoint) -> bool:
         """Whether scores that were kept are read: not if their pass is lost and can be made."""
         return at.has_pass or "pass" not in self.makes
@@ -751,7 +610,7 @@ class Evidence:
     def has(self, need: Need) -> bool:
         """Return whether something that can be made is there."""
         if need.what == "pool":
-            return (self.whole or self).checkpoints[need.checkpoint].pool is not None
+            return "gap" in (self.whole or self).checkpoints[need.checkpoint].first
         at = self.checkpoints[need.checkpoint]
         return at.has_pass or (need.what == "losses" and at.outputs.are_there)
 
@@ -853,7 +712,7 @@ class Evidence:
         def gaps() -> NDArray[np.floating[Any]]:
             return logit_gap(self.of_pass(record, "logits"), self.labels)
 
-        return self.cache.of(("logit gaps", record.name), at.state, gaps)
+        return self.cache.of(("logit gaps", record.name), at, gaps)
 
     def logits(self, record: Record) -> NDArray[np.float32]:
         """Return the members' logits at a checkpoint, (n_members, n_classes).
@@ -927,12 +786,9 @@ class Evidence:
         return {}
 
     def _as_target(self, index: int) -> Evidence:
-        one, who, keep = (
-            self.shadow(index),
-            f"shadow {index}",
-            "run_shadows(…, keep_forward=True)",
-        )
-        mask, at = np.array(one.arrays["members"]), one.forward_at
+        one, who = self.shadows.model(index), f"shadow {index}"
+        keep = "run_shadows(…, keep_forward=True)"
+        mask, at = np.array(one.arrays["members"]), one.about.get("forward")
         kept = "no forward pass" if at is None else f"its forward pass at {at}, not"
         no_pass = Absent(
             f"{who} kept {kept}", f"{keep} keeps it at the prediction checkpoint"
@@ -949,38 +805,42 @@ class Evidence:
             do = f"run_shadows(…, keep_forward=[{layer!r}]) keeps it"
             return Absent(f"{who} did not keep layer {layer}", do)
 
-        def checkpoint(name: str, held: Checkpoint) -> Checkpoint:
-            made = Arrays(lambda: one.arrays, without, "forward.")
-            outputs = Arrays(lambda: {"losses": one.arrays[f"loss.{name}"]})
-            pool = (
-                np.array(one.arrays[gap])
-                if (gap := f"gap.{name}") in one.arrays
-                else None
+        def at_checkpoint(held: Checkpoint) -> Checkpoint:
+            name = held.record.name
+            gap, loss = f"gap.{name}", f"loss.{name}"
+            made, outputs = (
+                Arrays(None, lambda _: no_pass),
+                Arrays(None, lambda _: no_losses),
             )
-            return Checkpoint(
-                held.record,
-                made if at == name else Arrays(None, lambda _: no_pass),
-                outputs
-                if f"loss.{name}" in one.arrays
-                else Arrays(None, lambda _: no_losses),
-                gaps=None if pool is None else pool[mask],
-                find_pool=lambda: pool,
-                state=(name, one.state),
-            )
+            if at == name:
+                own = [x.removeprefix(_OWN) for x in one.arrays if x.startswith(_OWN)]
+                made = Arrays(Lazy(own, lambda own: one.arrays[_OWN + own]), without)
+            if loss in one.arrays:
+                outputs = Arrays(Lazy(["losses"], lambda _: one.arrays[loss]))
+            if gap not in one.arrays:
+                return Checkpoint(held.record, made, outputs)
+            pool = np.array(one.arrays[gap])
+            return Checkpoint(held.record, made, outputs, pool[mask], {"gap": pool})
 
         trained_on = "because those of the audit trained on samples that it trains on"
         no_references = Absent(
             f"{who} has no reference models, {trained_on}",
             "call this on the audit itself",
         )
-        targets = tuple(
-            (held.state, held.pool is None) for held in self.checkpoints.values()
-        )
-        others = replace(
-            self.shadows,
-            read=lambda checkpoint: self.all_models(checkpoint).without(index),
-            state=(self.shadows.state, targets),
-        )
+
+        def others() -> Models:
+            def without_it(checkpoint: str) -> Shadows:
+                return self.all_models(checkpoint).without(index)
+
+            return replace(self.shadows, gaps=Lazy(self.shadows.gaps, without_it))
+
+        of_target = (self.shadows, *self.checkpoints.values())
+        checkpoints = {
+            name: one.cache.of(
+                ("checkpoint", name), held.record, partial(at_checkpoint, held)
+            )
+            for name, held in self.checkpoints.items()
+        }
         traced = any(name.startswith("loss.") for name in one.arrays)
         return replace(
             self,
@@ -988,14 +848,11 @@ class Evidence:
             whole=self,
             index=index,
             member_rows=self.pool[mask],
-            checkpoints={
-                name: checkpoint(name, held) for name, held in self.checkpoints.items()
-            },
-            shadows=others,
-            references=Models("parts", no_references.refuse),
+            checkpoints=checkpoints,
+            shadows=one.cache.of("others", of_target, others),
+            references=Models("parts", no_references, kind=REFERENCE),
             makes=frozenset(["pool"] if "pass" in self.makes else []),
             absent={} if traced else {TRACE: no_losses},
-            scores=one.scores,
             cache=one.cache,
         )
 

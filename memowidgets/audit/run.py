@@ -6,6 +6,7 @@ computed. Below it are the shadow and reference models that its target is compar
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -15,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from statistics import median
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,31 +27,34 @@ from memowidgets.audit.evidence import (
     Cache,
     Checkpoint,
     Evidence,
-    KeptScores,
+    Lazy,
     Models,
-    Names,
     Need,
     OneModel,
-    ScorePlace,
-    warn_of,
+    ScoreKey,
 )
+from memowidgets.audit.names import Names
 from memowidgets.checks import several, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.files import array_digest, digest
+from memowidgets.files import digest
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
 from memowidgets.models.device import check_available, resolve_device, torch_device
 from memowidgets.progress import Progress
-from memowidgets.store import Absent, NotThereError, RunDirectory, StoreError, Tensors
+from memowidgets.store import (
+    Absent,
+    BrokenError,
+    ForeignError,
+    RunDirectory,
+    StoreError,
+    Tensors,
+)
 from memowidgets.training.checkpoint import (
-    COURSE,
     KEEP_ALL,
     LAYER,
-    REPEATS,
     Record,
     file_of_pass,
     forward_of,
-    held_out_of,
     left_out,
     name_of,
     outputs_of,
@@ -70,17 +74,32 @@ from memowidgets.training.design import (
     ShadowDesign,
     add_noise,
 )
-from memowidgets.training.draws import draws_of, never_drawn
+from memowidgets.training.draws import never_drawn
 from memowidgets.training.engine import check_executor
 from memowidgets.training.learner import Loaded, Recipe, TargetTraining
-from memowidgets.training.lookout import RHO, Lookout, StopRule, read_stop
+from memowidgets.training.lookout import Lookout, Prediction, StopRule, read_stop
 from memowidgets.training.origin import Origin, plain_setting
 from memowidgets.training.probe import check_functions
-from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
+from memowidgets.training.shadows import (
+    Shadows,
+    ShadowSet,
+    gap_checkpoints,
+    read_choice,
+    stacked,
+    write_choice,
+)
 from memowidgets.training.worker import KeptForward, ShadowJob
 from memowidgets.vocabulary import Note, listed, percent, quoted, visible, whole
 
+if TYPE_CHECKING:
+    from memowidgets.evaluation.scored import Scored
+
 WATCHED = "watch"
+# What a score estimates from representations. To be raised when that changes: scores of another
+# version are computed again. Those of a less exact estimator stay, with their standard errors.
+METHODS = {"psmi": 1, "mahalanobis": 1}
+_METHOD = "method"
+_MOST_HELD = 2**28  # bytes of scores in memory
 _AGAIN = "make a pass over the samples again"
 _OPEN = "Audit.open(path, data=…, model=…)"
 ANOTHER = "let audit.train() train the target of another run"  # instead of a Trainer
@@ -139,6 +158,7 @@ class Run:
         self.references = References(self)
         self._lock, self.loaded = threading.RLock(), Loaded()
         self._cache = Cache()
+        self.scores = ScoreKeeper(run)
         self._pass_seconds: float | None = None
 
     @property
@@ -179,7 +199,8 @@ class Run:
     def names(self) -> Names:
         """Checkpoints and layers by name, as they are now."""
         labels = self._labels[self.design.members]
-        return read_names(self.run, self.manifest, labels)
+        read = partial(read_names, self.run, self.manifest, labels)
+        return self._cache.of("names", self.run.revision(), read)
 
     @property
     def rule(self) -> StopRule:
@@ -316,34 +337,18 @@ class Run:
     # what is there
 
     def evidence(self, key: str | None = None) -> Evidence:
-        """Return what is there, the same object as long as the files stay as they are.
+        """Return what is there, the same object until somebody writes to the run.
 
         Parameters
         ----------
         key : str, optional
             Set of shadow models. Default: that which the truth comes from.
         """
-        shadows = self._set(key)
-        question, take = ("evidence", shadows.key), partial(self._evidence, shadows)
-        return self._cache.of(question, self._state(shadows), take)
-
-    def _state(self, shadows: ShadowSet) -> tuple[Any, ...]:
-        """A value that changes with any file that evidence comes from, but for scores."""
-        run, names = self.run, self.run.names("checkpoints", "")
-        passes = [
-            f"{place}/{name}"
-            for place in ("forward", _FIRST)
-            for name in run.names(place)
-        ]
-        notes = RHO, COURSE, REPEATS, "shadows.json", *map(record_file, names)
-        of_names = [
-            place(name)
-            for place in (outputs_of, held_out_of, draws_of)
-            for name in names
-        ]
-        files = [(place, run.state(place)) for place in (*of_names, *passes)]
-        models = shadows.state(), self.references.files.state()
-        return *files, *((note, run.state(note, "")) for note in notes), models
+        chosen = key or self._key
+        # before the files: what is written meanwhile has the next one
+        revision = self.run.revision()
+        take = partial(self._evidence, chosen)
+        return self._cache.of(("evidence", key), (revision, chosen), take)
 
     def _set(self, key: str | None = None) -> ShadowSet:
         why = self.cannot("train shadow models")
@@ -352,8 +357,10 @@ class Run:
         chosen = key or self._key or chosen_key(self.run)
         return ShadowSet(self.run, chosen, self.config, self.precision, none=why)
 
-    def _evidence(self, shadows: ShadowSet) -> Evidence:
-        names = self.names
+    def _evidence(self, key: str | None) -> Evidence:
+        self.scores.look_again()
+        names, course_says = self.names, left_out(self.run)
+        shadows = self._models(self._set(key))
         share = self._settings.label_noise
         notes = fork_note(self.manifest)
         if share:
@@ -368,11 +375,6 @@ class Run:
             said = f"{n} members stand in several of the Trainer's rows, up to {most}: it trains "
             said += "on them more often than on others"
             notes = (*notes, Note("repeated rows", said, members=n, most=most))
-        found = shadows.key, shadows.read, tuple(shadows.indices()), shadows.checkpoints
-
-        def scores_of(record: Record, _layer: str) -> ScorePlace:
-            return ScorePlace(self.run, f"scores/{record.name}", record.weights)
-
         undrawn, of_draws = self._undrawn(names)
         recorded_from = self.recorded_from
         unknown = Absent(
@@ -394,20 +396,20 @@ class Run:
             n_options=len(self.data.class_names),
             names=names,
             checkpoints={
-                record.name: self._checkpoint(record) for record in names.found
+                record.name: self._checkpoint(record, course_says)
+                for record in names.found
             },
-            shadows=Models(*found, shadows.state()),
-            references=self.references.models(),
-            scores=KeptScores(self._cache, scores_of),
-            shadow=partial(self._shadow, shadows),
-            general_notes=(*of_draws, *notes, *shadows.lost()),
+            shadows=shadows,
+            references=self._models(self.references.files),
+            settings=unknown if recorded_from else self.training,
+            scores=self.scores,
+            general_notes=(*of_draws, *notes, *shadows.lost),
             repeated=repeated,
             undrawn=np.zeros(0, np.int64) if undrawn is None else undrawn,
             sees_draws=undrawn is not None or not recorded_from,
             origins=self._origins(),
-            training=unknown.refuse if recorded_from else lambda: self.training,
             makes=frozenset(("pass", "losses", "pool") if self.can_ask else ()),
-            device=lambda: self.device,
+            device=self._device or ("cpu" if self.is_recording else "auto"),
             cache=self._cache,
         )
 
@@ -437,80 +439,120 @@ class Run:
         note = Note("never drawn", said, members=len(positions), drawn=drawn)
         return positions, (note,)
 
-    def _checkpoint(self, record: Record) -> Checkpoint:
-        """Return what is there of a checkpoint."""
-        name, of, run = record.name, record.weights, self.run
-
-        def arrays(place: str, why_not: Callable[[str], Absent]) -> Arrays:
-            opened = (
-                partial(run.read_tensors, place, of) if run.has(place, of) else None
-            )
-            return Arrays(opened, why_not)
-
-        def no_losses(_: str) -> Absent:
-            why = run.why_not(outputs_of(name), of) or "the losses were not kept"
-            with_both = f"with the model and the data of {self.path}"
-            return Absent(why, f"a pass over the members makes them, {with_both}")
-
-        return Checkpoint(
-            record,
-            arrays(forward_of(name), partial(self._not_kept, record)),
-            arrays(outputs_of(name), no_losses),
-            find_pool=lambda: self._kept_first(record),
-            state=(name, run.state(forward_of(name)), run.state(outputs_of(name))),
+    def _checkpoint(self, record: Record, course_says: str) -> Checkpoint:
+        """Return what is there of a checkpoint; the same object as long as that stays."""
+        name = record.name
+        made, why_no_pass = self._opened(forward_of(name), record.weights)
+        outputs, why_no_outputs = self._opened(outputs_of(name), record.weights)
+        # a recording keeps these gaps without the weights
+        of = None if self.is_recording else record.weights
+        first, _ = self._opened(f"{_FIRST}/{name}", of)
+        no_pass = Absent(why_no_pass) if why_no_pass else self._no_pass()
+        with_both = f"with the model and the data of {self.path}"
+        no_outputs = Absent(
+            why_no_outputs or "the losses were not kept",
+            f"a pass over the members makes them, {with_both}",
         )
 
-    def _not_kept(self, record: Record, name: str) -> Absent:
-        """Return why a forward pass is not there, or lacks an array."""
-        place, of = forward_of(record.name), record.weights
-        if not self.run.has(place, of):
-            if wrong := self.run.why_not(place, of):
-                return Absent(wrong)
-            if self.can_ask:
-                return Absent("nothing was scored yet", "call score() there first")
-            needs = f"a forward pass needs the model and the data of {self.path}"
-            return self.cannot(_AGAIN) or Absent(needs, _OPEN)
-        if not name.startswith(LAYER):
+        why_no_layer = self._why_no_layer(made, course_says)
+
+        def lacks(array: str) -> Absent:
+            if made is None:
+                return no_pass
+            if array.startswith(LAYER):
+                return why_no_layer(array)
             do = "the prediction checkpoint and the last one have them"
-            return Absent(f"the recording has no {name}", do)
-        if said := left_out(self.run):
-            return Absent(f"{self.path} {said}", KEEP_ALL)
-        made = self.run.read_tensors(place, of)
-        kept = [one.removeprefix(LAYER) for one in made if one.startswith(LAYER)]
-        layer = visible(name.removeprefix(LAYER), 40)
+            return Absent(f"the recording has no {array}", do)
+
+        def checkpoint() -> Checkpoint:
+            return Checkpoint(
+                record,
+                Arrays(made, lacks),
+                Arrays(outputs, lambda _: no_outputs),
+                first={} if first is None else first,
+            )
+
+        parts = record, made, outputs, first, no_pass, no_outputs, course_says
+        return self._cache.of(("checkpoint", name), parts, checkpoint)
+
+    def _opened(self, place: str, of: str | None) -> tuple[Tensors | None, str]:
+        """Return a file of arrays; None and why where it can't be used, "" where there is none."""
+        try:
+            return self.run.read_tensors(place, of), ""
+        except (BrokenError, ForeignError) as error:
+            return None, error.fault
+        except StoreError:
+            return None, ""
+
+    def _no_pass(self) -> Absent:
+        """Return why there is no forward pass where none was made."""
+        if self.can_ask:
+            return Absent("nothing was scored yet", "call score() there first")
+        needs = f"a forward pass needs the model and the data of {self.path}"
+        return self.cannot(_AGAIN) or Absent(needs, _OPEN)
+
+    def _why_no_layer(
+        self, made: Tensors | None, course_says: str
+    ) -> Callable[[str], Absent]:
+        """Return a function that says why a forward pass lacks a layer."""
+        if course_says:
+            left = Absent(f"{self.path} {course_says}", KEEP_ALL)
+            return lambda _: left
+        kept = [one.removeprefix(LAYER) for one in made or () if one.startswith(LAYER)]
+        there = f"hidden states of {listed(kept) or 'no layer'} are there, and those of layer"
         do = "MemorizationCallback(layers=…) says which layers are kept"
-        return Absent(
-            f"hidden states of {listed(kept) or 'no layer'} are there, and those of layer {layer} "
-            "were not kept",
-            do if self.cannot(_AGAIN) is None else "",
+        do = do if self.cannot(_AGAIN) is None else ""
+
+        def why(name: str) -> Absent:
+            layer = visible(name.removeprefix(LAYER), 40)
+            return Absent(f"{there} {layer} were not kept", do)
+
+        return why
+
+    def _models(self, files: ShadowSet) -> Models:
+        """Return the models of a set, the same object as long as their files stay as they are."""
+        opened = files.opened()
+        lost = tuple(files.lost(opened))
+        none = files.none_of(lost)
+        if files.kind is REFERENCE:
+            opened, none = self.references.whole_rounds(opened, none)
+        good = {i: one for i, one in opened.items() if isinstance(one, Tensors)}
+        bad = {i: one for i, one in opened.items() if isinstance(one, StoreError)}
+        # a broken one is trained again, and one from elsewhere is never left out in silence
+        used = sorted(
+            [*good, *(i for i, one in bad.items() if isinstance(one, ForeignError))]
         )
+        kept = {
+            index: self._cache.of(
+                ("model", files.kind.folder, files.key, index),
+                file,
+                partial(OneModel, file, file.metadata),
+            )
+            for index, file in good.items()
+        }
 
-    def _kept_first(self, record: Record) -> NDArray[np.float32] | None:
-        """The target's gaps over the pool, if those on disk are of the weights that it has now."""
-        name, of = (
-            f"{_FIRST}/{record.name}",
-            None if self.is_recording else record.weights,
-        )
-        return (
-            np.array(self.run.read_tensors(name, of)["gap"])
-            if self.run.has(name, of)
-            else None
-        )
+        cache, kind, key = self._cache, files.kind, files.key
 
-    def _shadow(self, shadows: ShadowSet, index: int) -> OneModel:
-        """Return a shadow model, with the scores of this very model as the target."""
-        shadows.check(index)
-        file, folder = shadows.file(index), folder_of(shadows.key, index)
-        # as in a recording
-        model = digest([file.metadata, array_digest(file["members"])])
-        state = shadows.state_of(index)
-        cache = self._cache.of(("target", shadows.key, index), state, Cache)
+        def at(checkpoint: str) -> Shadows:
+            # the last one stays: log-LiRA, its shape and its support all read it
+            state = key, checkpoint, *good.values()
+            read = partial(stacked, good, checkpoint)
+            return cache.of(("stacked", kind.folder), state, read)
 
-        def files(record: Record, _layer: str) -> ScorePlace:
-            return ScorePlace(self.run, f"{folder}/scores/{model}/{record.name}", model)
+        def models() -> Models:
+            return Models(
+                files.key,
+                none,
+                Lazy(gap_checkpoints(good.values()), at),
+                tuple(used),
+                kept,
+                bad,
+                lost,
+                kind=files.kind,
+            )
 
-        scores = KeptScores(cache, files)
-        return OneModel(file, file.metadata.get("forward"), state, scores, cache)
+        parts = none, lost, tuple(good.items()), tuple(bad.items())
+        return self._cache.of(("models", files.kind.folder, files.key), parts, models)
 
     # what is made
 
@@ -555,8 +597,8 @@ class Run:
     def _make_first(self, record: Record, progress: Progress | None) -> None:
         """Keep the target's gaps over the pool, which are needed where it is a shadow model."""
         with self.alone(progress):
-            if self._kept_first(record) is None:
-                name = f"{_FIRST}/{record.name}"
+            name = f"{_FIRST}/{record.name}"
+            if not self.run.has(name, record.weights):
                 warn_of(self.run.why_not(name, record.weights))
                 gaps = self.gaps_of(record, self.design.pool)
                 self.run.write_tensors(name, {"gap": gaps}, of=record.weights)
@@ -717,10 +759,18 @@ def read_names(
             f"{files} is missing, so the checkpoint is left out: restore it, or call train(), "
             "which makes it again"
         )
+    rule = read_stop(run, has_records=len(records) > 0)
+    chosen: Prediction | Exception | None = None
+    if len(records) > 1:
+        try:
+            chosen = Lookout(run, labels, rule).prediction(records)
+        except (StoreError, ValueError) as error:
+            chosen = error
     return Names(
         tuple(manifest["layers"]),
         tuple(records),
-        Lookout(run, labels, read_stop(run, has_records=len(records) > 0)),
+        rule,
+        chosen,
         settings.total_steps(n_members) if course is None else course.total_steps,
         "call train()"
         if course is None
@@ -870,36 +920,152 @@ class References:
             *own, none=of.cannot("train reference models"), kind=REFERENCE
         )
 
-    def models(self) -> Models:
-        """Return them as evidence."""
-        state = self.config, self.plan.key, self.files.state()
-        return Models(
-            self.plan.key,
-            self.read,
-            self.indices(),
-            self.files.checkpoints,
-            state=state,
-        )
-
-    def indices(self) -> tuple[int, ...]:
-        """Return the numbers of those whose round is complete, which are asked of every member."""
-        found, size = self.files.indices(), self.plan.per_round
-        return tuple(
-            i for i in found if all(i - i % size + j in found for j in range(size))
-        )
-
-    def read(self, checkpoint: str) -> Shadows:
-        """Return masks and logit gaps over the pool, NaN where one was trained on a sample.
-
-        Raises
-        ------
-        StoreError
-            If there are none, or none at that checkpoint.
-        """
-        found, whole = self.files.read(checkpoint), self.indices()
-        if not whole:
-            alone = f"reference model {found.indices[0]} is there, and the one that trains on the"
+    def whole_rounds(
+        self, opened: Mapping[int, Tensors | StoreError], none: Absent
+    ) -> tuple[dict[int, Tensors | StoreError], Absent]:
+        """Return those whose round is complete, which are asked of every member; or why none is."""
+        size = self.plan.per_round
+        there = {i for i, one in opened.items() if not isinstance(one, BrokenError)}
+        used = {
+            i: one
+            for i, one in opened.items()
+            if i not in there or all(i - i % size + j in there for j in range(size))
+        }
+        if there and not there & used.keys():
+            alone = (
+                f"reference model {min(there)} is there, and the one that trains on the"
+            )
             what = f"{alone} other half of the members is not"
-            raise NotThereError(what, "call run_references(1) again")
-        used = np.isin(found.indices, whole)
-        return Shadows(found.members[used], found.gaps[used], found.indices[used])
+            none = Absent(what, "call run_references(1) again")
+        return used, none
+
+
+class ScoreKeeper:
+    """Scores that were computed before: in a run directory that can be written to, or in memory.
+
+    Parameters
+    ----------
+    run : RunDirectory or None
+        Where they lie. None: in memory alone.
+    """
+
+    def __init__(self, run: RunDirectory | None) -> None:
+        self._run = run
+        self._held: dict[ScoreKey, Scored] = {}
+        # as they were at the last look; a text says why a file can't be used
+        self._files: dict[ScoreKey, Tensors | str] = {}
+
+    def look_again(self) -> None:
+        """Forget what was there at the last look."""
+        self._files = {}
+
+    def has(self, key: ScoreKey) -> bool:
+        """Whether `find` has an answer."""
+        return key in self._held or isinstance(self._file(key), Tensors)
+
+    def find(self, key: ScoreKey) -> Scored | None:
+        """Return the scores of a key, if they are kept; warn of a file that can't be used."""
+        held = self._held.get(key)
+        if held is not None:
+            return held
+        file = self._file(key)
+        if isinstance(file, str):  # another process may have kept them since
+            file = self._files[key] = self._opened(key)
+        if isinstance(file, str):
+            warn_of(file or None)
+            return None
+        # SciPy, which a watched loop needs not
+        from memowidgets.evaluation.scored import Scored
+
+        kept = dict(file)
+        values = np.array(kept["score"])
+        return self._hold(
+            key,
+            Scored(
+                np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
+                values,
+                np.array(kept["error"]) if "error" in kept else None,
+                notes=tuple(map(_note, json.loads(file.metadata.get("notes", "[]")))),
+            ),
+        )
+
+    def keep(self, key: ScoreKey, scores: Scored) -> Scored:
+        """Keep the scores of a key, and return them.
+
+        Warns
+        -----
+        UserWarning
+            If they cannot be written, as on a full disk: then they are in memory alone.
+        """
+        self._hold(key, scores)
+        self._files.pop(key, None)
+        if self._run is None or self._run.read_only:
+            return scores
+        tensors: dict[str, NDArray[Any]] = {"score": scores.scores}
+        # some have none
+        if not np.array_equal(scores.positions, np.arange(len(scores))):
+            tensors["rows"] = scores.positions
+        if scores.errors is not None:
+            tensors["error"] = scores.errors
+        notes = json.dumps([[note.key, note, note.numbers] for note in scores.notes])
+        about = {"notes": notes, _METHOD: str(METHODS.get(key.metric, 1))}
+        place = place_of_score(key)
+        try:
+            self._run.write_tensors(place, tensors, about, key.of, is_evidence=False)
+        except StoreError as error:
+            warn_user(f"the scores are not kept: {error}")
+        return scores
+
+    def _hold(self, key: ScoreKey, scores: Scored) -> Scored:
+        """Keep scores in memory, and let the oldest go where they are too many."""
+        self._held[key] = scores
+        size = sum(map(_bytes_of, self._held.values()))
+        for oldest in [*self._held][:-1]:
+            if size <= _MOST_HELD:
+                break
+            size -= _bytes_of(self._held.pop(oldest))
+        return scores
+
+    def _file(self, key: ScoreKey) -> Tensors | str:
+        """Return the file of a key; why it can't be used, or "" where there is none."""
+        if key not in self._files:
+            self._files[key] = self._opened(key)
+        return self._files[key]
+
+    def _opened(self, key: ScoreKey) -> Tensors | str:
+        if self._run is None:
+            return ""
+        try:
+            found = self._run.read_tensors(place_of_score(key), key.of)
+        except (BrokenError, ForeignError) as error:
+            return error.fault
+        except StoreError:
+            return ""
+        is_of_today = found.metadata.get(_METHOD) == str(METHODS.get(key.metric, 1))
+        return found if is_of_today else ""
+
+
+def place_of_score(key: ScoreKey) -> str:
+    """Return the place of a score in a run directory."""
+    folder = "scores"
+    if key.target is not None:
+        folder = f"{folder_of(*key.target)}/scores/{key.of}"
+    return f"{folder}/{key.checkpoint}/{key.layer}/{key.metric}"
+
+
+def _bytes_of(scores: Scored) -> int:
+    errors = 0 if scores.errors is None else scores.errors.nbytes
+    return int(scores.scores.nbytes + scores.positions.nbytes + errors)
+
+
+def _note(kept: Any) -> Note:
+    if isinstance(kept, str):  # of a recording, all of whose notes are about a ridge
+        return Note("ridge", kept)
+    key, sentence, numbers = kept
+    return Note(key, sentence, **numbers)
+
+
+def warn_of(reason: str | None) -> None:
+    """Warn that a file on disk cannot be used and is made again; None: there is no such file."""
+    if reason is not None:
+        warn_user(f"{reason}. It is not used, and made again.")

@@ -11,11 +11,12 @@ from __future__ import annotations
 import copy
 import json
 import os
+import secrets
 import shutil
 import struct
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -27,12 +28,14 @@ from memowidgets.files import (
     UNFINISHED,
     checked_path,
     digest,
+    fill,
     fingerprints,
     make_private,
     read_whole,
     replacement_of,
     state_of,
     sync,
+    unfinished,
 )
 from memowidgets.store.errors import (
     INSTALL,
@@ -55,6 +58,7 @@ from memowidgets.vocabulary import quoted, visible
 FORMAT = 4
 MANIFEST = "manifest.json"
 RECORDING = "recording.safetensors"
+REVISION = "revision"
 _OLD_SECONDS = 3600
 
 
@@ -96,6 +100,8 @@ class RunDirectory:
         self._identity = ""
         self._state_of_manifest: tuple[int, ...] = ()
         self._known: dict[str, Tensors] = {}
+        self._is_amiss = False  # a file is broken or foreign: somebody may repair it
+        self._looks_again = 0
 
     # the run
 
@@ -190,6 +196,48 @@ class RunDirectory:
         finally:
             lock.release()
 
+    # the revision
+
+    def revision(self) -> Hashable:
+        """Return a value that changes when anybody writes to the run, by two look-ups of files.
+
+        Whoever writes raises it, in whatever process, with the file that then has its name. So it
+        also differs where another folder has taken this one's place. It differs each time as long
+        as a file is broken or foreign, because the user repairs that by hand.
+        """
+        self.check_held()
+        lost = [name for name, file in self._known.items() if file.is_lost]
+        for name in lost:
+            del self._known[name]
+        if lost or self._is_amiss:
+            self._is_amiss = False
+            self._looks_again += 1
+        return self._state_of_manifest, self._written(), self._looks_again
+
+    def look_again(self) -> None:
+        """Let the next revision be another one: a user repairs by hand what is wrong now."""
+        self._is_amiss = True
+
+    def _written(self) -> Hashable:
+        """Return what the last writer left in the revision; empty if nobody did or it is lost."""
+        try:
+            return read_whole(self.path / REVISION, most=64)
+        except (OSError, ValueError):
+            return b""
+
+    @contextmanager
+    def new_revision(self) -> Iterator[None]:
+        """Raise the revision once the block has ended, in which a file gets its name or goes.
+
+        It is written before the block: where the disk is full, the run is unchanged. It is drawn,
+        not counted, so nobody needs to read the last one, and a copy that went on in its own way
+        never has the same. Who is killed in between leaves a whole file that open audits see with
+        the next change; whoever opens the run sees it at once.
+        """
+        with replacement_of(self.path / REVISION) as temporary:
+            temporary.write_text(secrets.token_hex(8))
+            yield
+
     # any file
 
     def place(self, name: str) -> Path:
@@ -239,17 +287,26 @@ class RunDirectory:
         self.check_held()
         return self._text(name)
 
-    def write_text(self, name: str, content: str) -> None:
-        """Write a text file in UTF-8, atomically, once what was written before is on the disk."""
-        self._write(name, content.encode(), waits=True)
+    def write_text(self, name: str, content: str, *, is_evidence: bool = True) -> None:
+        """Write a text file in UTF-8, atomically, once what was written before is on the disk.
+
+        Where no evidence comes from it, the revision stays.
+        """
+        target = self._place_to_write(name)
+        with self._replacing(target, is_evidence=is_evidence) as temporary:
+            fill(temporary, content.encode())
 
     def forget(self, *names: str) -> None:
         """Delete the tensors of these names, or the folders of these names, if they exist."""
-        for name in names:
-            file = self.place(f"{name}.safetensors")
-            with explain_failures(file, self.path):
+        files = [self.place(f"{name}.safetensors") for name in names]
+        folders = [self.place(name) for name in names]
+        if not any(place.exists() for place in (*files, *folders)):
+            return
+        with explain_failures(files[0], self.path), self.new_revision():
+            for file in files:
                 file.unlink(missing_ok=True)
-            shutil.rmtree(self.place(name), ignore_errors=True)
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
 
     # notes
 
@@ -317,7 +374,11 @@ class RunDirectory:
             If the file is missing or broken, or does not belong there.
         """
         path = self.place(f"{name}.safetensors")
-        found = self._tensors(name)
+        try:
+            found = self._tensors(name, path)
+        except BrokenError:
+            self.look_again()
+            raise
         wrong = ""
         if found.run is None:
             wrong = "has no stamp, unlike every other file of this run"
@@ -326,6 +387,7 @@ class RunDirectory:
         elif of is not None and found.of != of:
             wrong = "comes from other weights than the ones in this run"
         if wrong:
+            self.look_again()
             raise ForeignError(
                 f"{path} {wrong}", "move it away, or delete it and call again"
             )
@@ -337,15 +399,20 @@ class RunDirectory:
         tensors: Mapping[str, NDArray[Any]],
         metadata: Mapping[str, str] | None = None,
         of: str = "",
+        *,
+        is_evidence: bool = True,
     ) -> None:
         """Write arrays to ``<name>.safetensors``, atomically.
 
         This does not wait for the disk: what a power cut cuts short is seen by its header, and made
         again. `of` is the digest of the weights that they were computed with, or that they are.
+        Where no evidence comes from them, the revision stays.
         """
+        target = self._place_to_write(f"{name}.safetensors")
         arrays = {key: np.asarray(value) for key, value in tensors.items()}
         content = whole_file(arrays, self._label(metadata, of))
-        self._write(f"{name}.safetensors", content, waits=False)
+        with self._replacing(target, is_evidence=is_evidence) as temporary:
+            temporary.write_bytes(content)
 
     @contextmanager
     def new_tensors(
@@ -362,22 +429,29 @@ class RunDirectory:
         """
         target = self._place_to_write(f"{name}.safetensors")
         label = self._label(metadata, of)
-        with explain_failures(target, self.path):
-            make_private(target.parent)
-            with replacement_of(target) as temporary:
-                arrays = map_file(temporary, shapes, label)
-                yield arrays
-                seal(temporary, arrays, label)
-                sync(temporary)  # what was written through the mapping, too
+        with self._replacing(target) as temporary:
+            arrays = map_file(temporary, shapes, label)
+            yield arrays
+            seal(temporary, arrays, label)
+            sync(temporary)  # what was written through the mapping, too
 
     # how
 
     def _label(self, metadata: Mapping[str, str] | None, of: str) -> Label:
         return Label(self._identity, of, metadata or {})
 
-    def _tensors(self, name: str) -> Tensors:
+    @contextmanager
+    def _replacing(self, target: Path, *, is_evidence: bool = True) -> Iterator[Path]:
+        """Yield a temporary file that takes the target's place, with a new revision."""
+        with explain_failures(target, self.path):
+            make_private(target.parent)
+            with unfinished(target) as temporary:
+                yield temporary
+                with self.new_revision() if is_evidence else nullcontext():
+                    temporary.replace(target)
+
+    def _tensors(self, name: str, path: Path) -> Tensors:
         """Return the arrays of a file, whose header is read once for each state of it."""
-        path = self.place(f"{name}.safetensors")
         known = self._known.get(name)
         if known is not None and known.state == _state(path):
             return known
@@ -426,15 +500,6 @@ class RunDirectory:
         if self.read_only:
             raise StoreError(f"{self.path} is a recording, which cannot be written to")
         return self.place(name)
-
-    def _write(self, name: str, content: bytes, *, waits: bool) -> None:
-        target = self._place_to_write(name)
-        with explain_failures(target, self.path):
-            make_private(target.parent)
-            with replacement_of(target) as temporary:
-                temporary.write_bytes(content)
-                if waits:
-                    sync(temporary)
 
 
 class PackedRun(RunDirectory):
@@ -493,7 +558,10 @@ class PackedRun(RunDirectory):
             raise StoreError(f"{self.path} has no {name}")
         return dict(copy.deepcopy(self._notes[name]))
 
-    def _tensors(self, name: str) -> Tensors:
+    def _written(self) -> Hashable:
+        return _state(self.path / RECORDING)
+
+    def _tensors(self, name: str, path: Path) -> Tensors:  # noqa: ARG002
         if name not in self._files:
             raise StoreError(f"{self.path} has no {name}")
         return self._files[name]

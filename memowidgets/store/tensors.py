@@ -11,7 +11,9 @@ import json
 import math
 import os
 import struct
+import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,6 +78,8 @@ class Tensors(Mapping[str, NDArray[Any]]):
         Digest of the weights behind the arrays. Empty if there are none.
     state : tuple of int
         State of the file whose header was read.
+    is_lost : bool
+        Whether an array could not be read, because the file is gone, replaced or broken by now.
 
     Raises
     ------
@@ -93,6 +97,11 @@ class Tensors(Mapping[str, NDArray[Any]]):
         self._names: Mapping[str, object] = header
         self._packed: dict[str, _Place] | None = None
         self._checked: set[str] = set()
+        self._mapping: weakref.ref[NDArray[np.uint8]] | None = None
+        self.is_lost = False
+
+    __eq__ = object.__eq__  # a file is equal to itself alone, without reading arrays
+    __hash__ = object.__hash__
 
     @classmethod
     def open_packed(
@@ -140,6 +149,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
         if name in self._checked:
             return
         if checksum(array) != self._checksums.get(name):
+            self.is_lost = True
             raise BrokenError(
                 f"{self._path} is broken (the values of {quoted(name)} were changed after they "
                 "were written)",
@@ -151,15 +161,26 @@ class Tensors(Mapping[str, NDArray[Any]]):
         entry = self._entries[name]
         dtype = np.dtype(_DTYPES[entry["dtype"]])
         shape = tuple(entry["shape"])
-        offset = self._start + entry["data_offsets"][0]
-        with open_regular(self._path) as file:  # another file's header would be misread
-            if state_of(os.fstat(file.fileno())) != self.state:
-                raise StoreError(
-                    f"{self._path} was replaced while it was read; call again"
-                )
-            if 0 in shape:
-                return np.empty(shape, dtype)
-            return np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
+        if 0 in shape:
+            return np.empty(shape, dtype)
+        begin, end = (self._start + offset for offset in entry["data_offsets"])
+        return self._whole()[begin:end].view(dtype).reshape(shape)
+
+    def _whole(self) -> NDArray[np.uint8]:
+        """Return the bytes of the file, mapped once for all arrays that are in use."""
+        mapped = None if self._mapping is None else self._mapping()
+        if mapped is not None:
+            return mapped
+        with suppress(OSError, ValueError), open_regular(self._path) as file:
+            # another file's header would be misread
+            if state_of(os.fstat(file.fileno())) == self.state:
+                mapped = np.memmap(file, np.uint8, mode="r")
+        if mapped is None:
+            self.is_lost = True
+            what = "was replaced or deleted since it was opened"
+            raise StoreError(f"{self._path} {what}; call again")
+        self._mapping = weakref.ref(mapped)
+        return mapped
 
     def _unpack(self, place: _Place) -> NDArray[Any]:
         """Return a packed array in memory, flat and in the type in which it is stored.

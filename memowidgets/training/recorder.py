@@ -224,7 +224,8 @@ class Recorder:
                 )
             if overwrite:
                 forget_checkpoints(self.run, records)
-                self.run.place(COURSE).unlink(missing_ok=True)
+                with self.run.new_revision():
+                    self.run.place(COURSE).unlink(missing_ok=True)
                 records = []
                 course = None
             own = steps_per_epoch, self.keep
@@ -467,9 +468,10 @@ class Recorder:
                 self.run.write_tensors(place, arrays, made_in, record.weights)
             names = record_file(record.name), f"{held_out_of(record.name)}.safetensors"
             own = {Path(name).name for name in names}
-            for file in self.run.place(f"checkpoints/{record.name}").iterdir():
-                if file.name not in own:
-                    file.unlink()
+            with self.run.new_revision():
+                for file in self.run.place(f"checkpoints/{record.name}").iterdir():
+                    if file.name not in own:
+                        file.unlink()
 
     def prediction(self, step: int) -> Prediction | None:
         """Return the place to look by a step; None before the second checkpoint.

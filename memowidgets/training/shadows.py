@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import warn_user
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress
 from memowidgets.store import (
     Absent,
     ForeignError,
-    NotThereError,
     RunDirectory,
     StoreError,
     Tensors,
@@ -26,7 +24,7 @@ from memowidgets.store import (
 from memowidgets.training.design import SHADOW, Kind
 from memowidgets.training.engine import default_processes, fill
 from memowidgets.training.worker import GAP, LAYER, KeptForward, ShadowJob
-from memowidgets.vocabulary import Note, listed
+from memowidgets.vocabulary import Note
 
 _CHOICE = "shadows.json"
 
@@ -91,7 +89,7 @@ class ShadowSet:
         self._config = config
         self._precision = precision
         self._none = none
-        self._kind = kind
+        self.kind = kind
         self._folder = kind.folder if key == "halves" else f"{kind.folder}/{key}"
 
     def __len__(self) -> int:
@@ -101,27 +99,28 @@ class ShadowSet:
         """Indices of complete shadow models; the next `fill` trains a broken one again."""
         return [index for index in self._numbers() if not self._is_broken(index)]
 
-    def state(self) -> tuple[tuple[int, ...], ...]:
-        """Return a value that changes when a shadow model is added, removed or trained again."""
-        return tuple((index, *self.state_of(index)) for index in self._numbers())
+    def opened(self) -> dict[int, Tensors | StoreError]:
+        """Return the file of each model by its number, or why it cannot be used."""
+        found: dict[int, Tensors | StoreError] = {}
+        for index in self._numbers():
+            try:
+                found[index] = self.file(index)
+            except StoreError as error:
+                found[index] = error
+        return found
 
-    def state_of(self, index: int) -> tuple[int, ...]:
-        """Return a value that changes when one shadow model is trained again; empty if missing."""
-        return self._run.state(self._name(index))
-
-    def lost(self) -> list[Note]:
-        """Return a note, if trained shadow models are lost or cannot be used."""
+    def lost(self, opened: Mapping[int, Tensors | StoreError]) -> list[Note]:
+        """Return a note, if some of the trained models that were `opened` are lost or damaged."""
         trained = read_choice(self._run).get("trained", {}).get(self.key, 0)
-        numbers = self._numbers()
-        faults = [self._run.why_not(self._name(i)) for i in numbers]
+        faults = [getattr(one, "fault", None) for one in opened.values()]
         faults += [
-            f"{self.path_of(i)} is missing" for i in range(trained) if i not in numbers
+            f"{self.path_of(i)} is missing" for i in range(trained) if i not in opened
         ]
         wrong = [fault for fault in faults if fault is not None]
         if not wrong:
             return []
-        said = f"{len(wrong)} of {len(faults)} {self._kind.noun}s are lost or damaged, such as this"
-        end = f"Call audit.{self._kind.call} to train them again."
+        said = f"{len(wrong)} of {len(faults)} {self.kind.noun}s are lost or damaged, such as this"
+        end = f"Call audit.{self.kind.call} to train them again."
         return [Note("lost models", f"{said} one: {wrong[0]}. {end}", n=len(wrong))]
 
     def note_trained(self, n: int) -> None:
@@ -133,17 +132,6 @@ class ShadowSet:
         if trained.get(self.key, 0) < n:
             write_choice(self._run, {**kept, "trained": {**trained, self.key: n}})
 
-    def check(self, index: Any) -> None:
-        """Raise an error if there is no model of that index, broken or not."""
-        there = self.indices()
-        is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
-        if is_number and (index in there or self.path_of(index).exists()):
-            return
-        if not there:
-            raise self.none.error()
-        valid = listed(str(one) for one in there)
-        raise ValueError(f"unknown {self._kind.noun} {index!r}; valid: {valid}")
-
     def file(self, index: int) -> Tensors:
         """Return the file of one shadow model.
 
@@ -154,7 +142,8 @@ class ShadowSet:
         """
         file = self._run.read_tensors(self._name(index))
         if wrong := self._why_foreign(index, file.metadata):
-            again = f"move it away, or delete it and call {self._kind.call} again"
+            self._run.look_again()
+            again = f"move it away, or delete it and call {self.kind.call} again"
             raise ForeignError(f"{self.path_of(index)} {wrong}", again)
         return file
 
@@ -178,35 +167,7 @@ class ShadowSet:
 
     def checkpoints(self) -> tuple[str, ...]:
         """Return the checkpoints at which every shadow model has gaps."""
-        kept = [_gaps_in(self.file(index)) for index in self.indices()]
-        return tuple(sorted(set.intersection(*kept))) if kept else ()
-
-    def read(self, checkpoint: str) -> Shadows:
-        """Return all shadow models' gaps at a checkpoint.
-
-        Raises
-        ------
-        StoreError
-            If there are none, none at that checkpoint, or one is of another configuration or
-            precision.
-        """
-        indices = self.indices()
-        if not indices:
-            raise self.none.error()
-        held = self.checkpoints()
-        if checkpoint not in held:
-            what = f"the {self._kind.noun}s have gaps at {', '.join(held)}, not"
-            raise NotThereError(
-                what, f"call {self._kind.call} again for it", checkpoint
-            )
-        for sentence in self.lost():
-            warn_user(sentence)
-        files = [self.file(index) for index in indices]
-        return Shadows(
-            np.stack([file["members"] for file in files]),
-            np.stack([file[GAP + checkpoint] for file in files]),
-            np.array(indices),
-        )
+        return gap_checkpoints(self.file(index) for index in self.indices())
 
     def fill(
         self,
@@ -230,14 +191,14 @@ class ShadowSet:
             unsuitable.
         """
         part = range(n) if indices is None else indices
-        alone = self._run.lock(f"{self._kind.noun}s-{self.key}".replace(" ", "-"))
+        alone = self._run.lock(f"{self.kind.noun}s-{self.key}".replace(" ", "-"))
         with alone if indices is None else nullcontext():
             missing, job = self.missing(part, job)
             if not missing:
                 return
             done = len(part) - len(missing)
             total = len(part)
-            progress.report(done, total, f"training {self._kind.noun}s")
+            progress.report(done, total, f"training {self.kind.noun}s")
             if executor is None:
                 free_memory(torch_device(job.recipe.device))
             at_once = min(
@@ -291,20 +252,19 @@ class ShadowSet:
         """
         if wrong := self._why_foreign(index, metadata):
             raise StoreError(
-                f"the executor returned a {self._kind.noun} for {self.path_of(index)} that "
+                f"the executor returned a {self.kind.noun} for {self.path_of(index)} that "
                 f"{wrong}. It is not written: each future must have its own order's result"
             )
         self._run.write_tensors(self._name(index), arrays, metadata)
 
-    @property
-    def none(self) -> Absent:
-        """Why there are no models, and what to do."""
+    def none_of(self, lost: Sequence[Note]) -> Absent:
+        """Return why there are no models, and what to do, where some are lost or none is."""
         if self._none is not None:
             return self._none
-        if lost := self.lost():
+        if lost:
             return Absent(lost[0])
-        call = f"call audit.{self._kind.call}({self._kind.usual})"
-        return Absent(f"{self._run.path} has no {self._kind.noun}s yet", call)
+        call = f"call audit.{self.kind.call}({self.kind.usual})"
+        return Absent(f"{self._run.path} has no {self.kind.noun}s yet", call)
 
     def _numbers(self) -> list[int]:
         return [int(name) for name in self._run.names(self._folder) if name.isdigit()]
@@ -337,6 +297,22 @@ def read_choice(run: RunDirectory) -> dict[str, Any]:
 def write_choice(run: RunDirectory, choice: dict[str, Any]) -> None:
     """Store what `read_choice` returns."""
     run.write_note(_CHOICE, choice)
+
+
+def gap_checkpoints(files: Iterable[Tensors]) -> tuple[str, ...]:
+    """Return the checkpoints at which all of several shadow models have gaps."""
+    kept = [_gaps_in(file) for file in files]
+    return tuple(sorted(set.intersection(*kept))) if kept else ()
+
+
+def stacked(files: Mapping[int, Tensors], checkpoint: str) -> Shadows:
+    """Return what shadow models have at a checkpoint, by the numbers of their files."""
+    ordered = sorted(files.items())
+    return Shadows(
+        np.stack([file["members"] for _, file in ordered]),
+        np.stack([file[GAP + checkpoint] for _, file in ordered]),
+        np.array([index for index, _ in ordered]),
+    )
 
 
 def _gaps_in(file: Tensors) -> set[str]:

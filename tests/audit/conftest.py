@@ -28,8 +28,7 @@ def small_audit(path, **changes) -> mw.Audit:
 
 def view_of(audit: mw.Audit) -> AuditView:
     """What the dashboard of an audit asks."""
-    own = audit.run_references, audit.run_shadows, audit.decision_log
-    return AuditView(audit.evidence_with, lambda: audit.run, *own)
+    return AuditView(audit)
 
 
 @pytest.fixture(scope="session")

@@ -29,22 +29,19 @@ def view(finished):
     return view_of(finished)
 
 
-def test_a_revision_differs_once_there_is_more(finished, view):
+def test_a_revision_differs_once_there_is_more(finished, tmp_path):
+    shutil.copytree(finished.path, tmp_path / "run")
+    audit, other = (small_audit(tmp_path / "run") for _ in range(2))
+    view = view_of(audit)
     before = view.revision()
-    assert before
     assert view.revision() == before
-    shadows = Path(finished.path) / "shadows"
-    first = next(shadows.rglob("*.safetensors"))
-    another = first.with_name("9999-copy.safetensors")
-    shutil.copy(first, another)
-    try:
-        assert view.revision() != before
-    finally:
-        another.unlink()
+    other.decision_log.decide([str(other.members[0])], "keep")
+    (tmp_path / "run/shadows/.unfinished-note").write_text("not a result")
     assert view.revision() == before
-    (shadows / ".unfinished-note").write_text("not a result")
-    assert view.revision() == before
-    (shadows / ".unfinished-note").unlink()
+    other.run.run.forget("shadows/0019")
+    later = view.revision()
+    assert later != before
+    assert view.revision() == later
 
 
 def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished, view):
@@ -75,7 +72,7 @@ def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished
 
 
 def detail(view, position, score="psmi", layer=None, checkpoint=None):
-    names = view._take().names
+    names = view._audit.evidence.names
     chosen = checkpoint or names.prediction().record.name
     return view.detail(position, score, layer or names.layer_names[-1], chosen)
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 from dataclasses import FrozenInstanceError
+from functools import partial
+from inspect import isfunction, ismethod
+from pathlib import Path
 
 import numpy as np
 import pytest
 from torch import nn
 
 import memowidgets as mw
-from memowidgets.audit.evidence import METHODS
+from benchmarks.lookups import counted
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
+from memowidgets.audit.run import METHODS, Run, ScoreKeeper
+from memowidgets.data import Dataset
 from memowidgets.metrics import PSMI, Mahalanobis
-from memowidgets.store import StoreError
+from memowidgets.store import REVISION, RunDirectory, StoreError, Tensors
 from tests.audit.conftest import small_audit, view_of
 from tests.hostile.forged import held, rewrite
 from tests.training.small import Inline, tiny_audit, trained
@@ -33,7 +40,7 @@ def copied(finished, tmp_path):
     return small_audit(tmp_path / "run")
 
 
-def test_it_is_the_same_object_until_a_file_differs(copied, tmp_path):
+def test_it_is_the_same_object_until_somebody_writes(copied, tmp_path):
     before = copied.evidence
     assert copied.evidence is before
     with pytest.raises(FrozenInstanceError):
@@ -45,8 +52,7 @@ def test_it_is_the_same_object_until_a_file_differs(copied, tmp_path):
         True,
     ]
     names, indices = [one.name for one in after.names.found], after.shadows.indices
-    shutil.rmtree(tmp_path / "run/checkpoints/epoch-2")
-    (tmp_path / "run/shadows/0019.safetensors").unlink()
+    held(tmp_path / "run").forget("checkpoints/epoch-2", "shadows/0019")
     assert [one.name for one in after.names.found] == names
     assert after.shadows.indices == indices
     with pytest.warns(UserWarning, match="epoch-2"):
@@ -55,6 +61,102 @@ def test_it_is_the_same_object_until_a_file_differs(copied, tmp_path):
         n for n in names if n != "epoch-2"
     ]
     assert last.shadows.indices == indices[:-1]
+
+
+def test_no_answer_looks_at_more_files_where_there_are_more_models(copied):
+    copied.score("psmi")
+    copied.log_lira()
+    again = small_audit(copied.path)
+    assert counted(lambda: again.evidence) > 4 * len(again.evidence.shadows.indices)
+    assert counted(lambda: again.members) <= 2
+    assert counted(lambda: again.score("psmi")) <= 10, "read from its file"
+    view = view_of(again)
+    place = "psmi", again.layers[-1], again.prediction.record.name
+    view.view(*place)
+    view.detail(0, *place)
+    for asks in (view.revision, again.log_lira, lambda: again.score("psmi")):
+        assert counted(asks) <= 2
+    assert counted(lambda: view.detail(1, *place)) <= 10
+
+
+def test_nothing_that_it_holds_can_write_a_file(copied):
+    """Files are behind its arrays alone, which open them to read."""
+    held, seen = [copied.evidence], set()
+    while held:
+        one = held.pop()
+        if id(one) in seen or isinstance(one, Dataset | Tensors | ScoreKeeper):
+            continue
+        seen.add(id(one))
+        assert not isinstance(one, RunDirectory | Path), type(one)
+        assert not isinstance(one, Run), type(one)
+        if isinstance(one, dict):
+            held += one.values()
+        elif isinstance(one, list | tuple):
+            held += one
+        elif isinstance(one, partial):
+            held += [one.func, *one.args, *one.keywords.values()]
+        elif isfunction(one):
+            held += [cell.cell_contents for cell in one.__closure__ or ()]
+        elif ismethod(one):
+            held.append(one.__self__)
+        elif type(one).__module__.startswith("memowidgets."):
+            held += vars(one).values() if hasattr(one, "__dict__") else []
+
+
+@pytest.mark.parametrize("how", ["written to", "restored", "lost"])
+def test_evidence_is_taken_anew_where_the_revision_differs_whichever_way(
+    how, copied, tmp_path
+):
+    """By another process, by an older copy of the folder, and without the file."""
+    run = tmp_path / "run"
+    shutil.copytree(run, tmp_path / "older")
+    held(run).write_note("rho.json", {"rho": 0.5, "over_last": 1})
+    before = copied.evidence
+    assert copied.prediction.rho == 0.5
+    if how == "written to":
+        held(run).write_note("rho.json", {"rho": 0.6, "over_last": 1})
+    elif how == "restored":
+        shutil.rmtree(run)
+        shutil.move(tmp_path / "older", run)
+    else:
+        (run / REVISION).unlink()
+    assert copied.evidence is not before
+    assert copied.evidence is copied.evidence
+    rho = {"written to": 0.6, "lost": 0.5}
+    assert copied.prediction.rho == rho.get(how, small_audit(run).prediction.rho)
+    now = copied.evidence
+    held(run).write_note("rho.json", {"rho": 0.7, "over_last": 1})
+    assert copied.evidence is not now
+    assert copied.prediction.rho == 0.7
+
+
+@pytest.mark.parametrize("how", ["full", "read-only"])
+def test_a_score_that_cannot_be_written_is_kept_in_memory(how, copied, monkeypatch):
+    fault = {"full": errno.ENOSPC, "read-only": errno.EROFS}[how]
+    calls = []
+    fitted = PSMI.fit
+
+    def fit(self, *given):
+        calls.append(1)
+        return fitted(self, *given)
+
+    opens = os.open
+
+    def refused(path, flags, *mode):
+        if flags & os.O_CREAT:
+            raise OSError(fault, os.strerror(fault))
+        return opens(path, flags, *mode)
+
+    copied.score("loss", checkpoint=2)
+    monkeypatch.setattr(PSMI, "fit", fit)
+    with monkeypatch.context() as patch:
+        patch.setattr("memowidgets.files.os.open", refused)
+        with pytest.warns(UserWarning, match=r"scores are not kept.*(full|read-only)"):
+            first = copied.score("psmi", checkpoint=2)
+        assert copied.score("psmi", checkpoint=2).equals(first)
+    assert len(calls) == 1
+    assert small_audit(copied.path).score("psmi", checkpoint=2).equals(first)
+    assert len(calls) == 2, "no file of it was left"
 
 
 # names

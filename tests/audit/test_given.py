@@ -16,7 +16,7 @@ from memowidgets.audit.views.answers import AuditView
 from memowidgets.audit.views.report import content_of
 from memowidgets.decisions import Decision
 from memowidgets.memorization import log_lira
-from memowidgets.store import StoreError
+from memowidgets.store import REVISION, StoreError
 from tests.audit.conftest import small_audit
 
 N, CLASSES, SHADOWS = 240, 3, 24
@@ -463,7 +463,8 @@ def test_decisions_are_kept_where_asked_and_nowhere_else(tmp_path, monkeypatch):
     files = {
         p.name for p in (tmp_path / "mine").iterdir() if not p.name.startswith(".")
     }
-    assert files == {"arrays.safetensors", "scores", "manifest.json", "decisions.csv"}
+    kept = {"arrays.safetensors", "scores", "manifest.json", "decisions.csv"}
+    assert files == {*kept, REVISION}
     mixed = np.random.default_rng(0).permutation(arrays()["labels"])
     for other in ({"ids": NAMES}, {"labels": mixed}):
         with pytest.raises(ValueError, match="decisions on other samples"):
@@ -822,11 +823,10 @@ def test_shadow_models_in_another_order_are_said_first_of_all(recorded):
         audit = mw.Audit.from_arrays(**arrays_of(recorded, order))
     (note,) = audit.evidence.general_notes
     assert abs(note.numbers["correlation"]) < 0.2
-    view = AuditView(audit.evidence_with, None, None, None, audit.decision_log)
+    view = AuditView(audit)
     assert view.view("psmi", "last", "given").warnings[0] == note
     content = content_of(
-        audit.evidence_with,
-        audit.decision_log,
+        audit,
         None,
         "psmi",
         "last",

@@ -33,7 +33,7 @@ def test_a_lost_first_checkpoint_is_named_and_a_lost_later_one_trained_again(
     assert audit.checkpoints.equals(finished.checkpoints)
     shutil.rmtree(copied / "checkpoints/epoch-0")
     with pytest.raises(StoreError, match="lost its checkpoint of step 0"):
-        _ = audit.checkpoints
+        _ = small_audit(copied).checkpoints
 
 
 @pytest.mark.parametrize("damage", ["lost", "damaged"])

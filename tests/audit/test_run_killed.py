@@ -87,14 +87,60 @@ def test_killed_reference_models_are_trained_again_to_the_same_gaps(tmp_path):
     wait_for((files / "0001.safetensors").exists, process)
     process.kill()
     process.join()
-    finished = len(audit.run.references.indices())
+    finished = len(audit.evidence.references.indices)
     assert 2 <= finished < 40, "it ended before it was killed"
     undisturbed = audit_of(tmp_path / "straight", 4)
     for each in (audit, undisturbed):
         each.run_references(finished + 1, Inline())
     scores = audit.score("reference")
     assert scores.equals(undisturbed.score("reference"))
-    assert len(undisturbed.run.references.indices()) == finished + 1
+    assert len(undisturbed.evidence.references.indices) == finished + 1
+
+
+def score_again(path: Path) -> None:
+    audit = audit_of(path, 4)
+    while True:
+        audit.run.run.forget("forward/epoch-2", "scores/epoch-2")
+        audit.score("psmi", checkpoint=2)
+
+
+def train_shadows(path: Path, n: int) -> None:
+    audit_of(path, 4).run_shadows(n, Inline())
+
+
+def test_a_reader_of_a_run_that_two_killed_processes_write_never_mixes_or_misses(
+    tmp_path,
+):
+    run = tmp_path / "run"
+    audit_of(run, 4).train()
+    reader = audit_of(run, 4)
+    losses, before, answers = reader.score("loss", checkpoint=1), 0, 0
+    writers = [forked(score_again, run), forked(train_shadows, run, 200)]
+    wait_for((run / "shadows/0000.safetensors").exists, writers[1])
+    while before < 8:
+        try:
+            found = reader.n_shadows, reader.score("loss", checkpoint=1)
+            scores = reader.score("psmi", checkpoint=2)
+        except StoreError as error:  # a pass was deleted while it was read
+            if "call again" not in str(error):
+                raise
+            continue
+        answers += 1
+        assert before <= found[0]
+        assert found[1].equals(losses)
+        assert np.isfinite(scores).all()
+        before = found[0]
+    for writer in writers:
+        assert writer.exitcode is None, "it ended before it was killed"
+        writer.kill()
+        writer.join()
+    assert answers > 1
+    there = audit_of(run, 4)
+    assert there.n_shadows >= before
+    there.run_shadows(there.n_shadows + 1, Inline())
+    assert reader.n_shadows == there.n_shadows
+    assert reader.log_lira().equals(audit_of(run, 4).log_lira())
+    assert not list(there.evidence.general_notes)
 
 
 def test_cancel_keeps_what_is_finished(tmp_path):

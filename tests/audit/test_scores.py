@@ -258,7 +258,7 @@ def test_a_nan_in_a_kept_pass_is_said_and_no_score():
         values = np.array(kept.made[name])
         values[7] = np.nan
         arrays = {"losses": kept.made["losses"], "logits": kept.made["logits"]}
-        made = Arrays(lambda arrays=arrays | {name: values}: arrays)
+        made = Arrays(arrays | {name: values})
         broken = replace(
             given, checkpoints={"given": replace(kept, made=made)}, cache=Cache()
         )

@@ -610,18 +610,19 @@ def test_killed_it_keeps_what_was_finished_and_ends_the_same(
     place, left, watched, data, tmp_path, monkeypatch
 ):
     """Before the record of a pass is written, and between the record and the course."""
-    write, written = RunDirectory._write, []
+    replace, written = RunDirectory._replacing, []
 
-    def writing(self, name, content, **how):
+    def replacing(self, target, **how):
+        name = target.relative_to(self.path).as_posix()
         if name.startswith(place) and "trainer.json" in written:
             raise Killed
         written.append(name)
-        write(self, name, content, **how)
+        return replace(self, target, **how)
 
     module, watch = watching(data, tmp_path / "run")
     seeded()
     with monkeypatch.context() as patch:
-        patch.setattr(RunDirectory, "_write", writing)
+        patch.setattr(RunDirectory, "_replacing", replacing)
         with pytest.raises(Killed):
             trained(module, data, watch=watch)
     audit = mw.Audit.open(tmp_path / "run")

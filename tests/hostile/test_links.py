@@ -9,8 +9,7 @@ import stat
 import pytest
 
 from memowidgets.files import make_private
-from memowidgets.store import RunDirectory, StoreError
-from tests.audit.conftest import view_of
+from memowidgets.store import REVISION, RunDirectory, StoreError
 from tests.hostile import victim
 
 LINK = "through a symbolic link"
@@ -93,10 +92,19 @@ def test_training_deletes_nothing_behind_a_link(run, outside):
     assert contents(outside) == before
 
 
-def test_the_dashboard_does_not_go_behind_a_link(run, outside):
+def test_a_revision_that_is_a_link_is_replaced_and_what_it_leads_to_stays(
+    run, tmp_path
+):
+    kept = tmp_path / "mine"
+    kept.write_text("not a revision")
+    (run / REVISION).unlink()
+    (run / REVISION).symlink_to(kept)
     audit = victim.opened(run)
-    relinked(run / "scores", outside)
-    assert not any("epoch-2/last" in str(name) for name, _ in view_of(audit).revision())
+    before = audit.evidence
+    audit.run.run.forget("forward/epoch-1")
+    assert kept.read_text() == "not a revision"
+    assert not (run / REVISION).is_symlink()
+    assert audit.evidence is not before
 
 
 def test_a_run_directory_may_itself_be_reached_through_a_link(run, tmp_path):

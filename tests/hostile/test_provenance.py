@@ -221,4 +221,4 @@ def test_a_lost_rule_is_named(run):
     assert audit.prediction.rho == 0.1
     (run / "rho.json").unlink()
     with pytest.warns(UserWarning, match=r"rho\.json"):
-        assert audit.prediction.rho == 0.95
+        assert opened(run).prediction.rho == 0.95

@@ -15,6 +15,7 @@ from benchmarks.recording import PackedFile, pack
 from memowidgets.files import fingerprints
 from memowidgets.store import (
     FORMAT,
+    REVISION,
     RunDirectory,
     StoreError,
     run_at,
@@ -34,7 +35,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
         run.write_note("note.json", {"is": "new"})
     monkeypatch.undo()
     assert run.read_note("note.json") == {"is": "old"}
-    assert [p.name for p in run.path.iterdir()] == ["note.json"]
+    assert {p.name for p in run.path.iterdir()} == {"note.json", REVISION}
 
 
 def _hold(path: str, held, done) -> None:
@@ -127,7 +128,7 @@ def test_what_is_forgotten_is_gone_and_the_rest_stays(run):
     for name in ("a", "b/c", "d"):
         run.write_tensors(name, {"x": np.ones(1)})
     run.forget("a", "b", "nothing")
-    assert [place.name for place in run.path.iterdir()] == ["d.safetensors"]
+    assert {place.name for place in run.path.iterdir()} == {"d.safetensors", REVISION}
 
 
 @pytest.mark.parametrize(
@@ -245,3 +246,100 @@ def test_a_recording_gives_back_what_was_packed(tmp_path):
     ):
         with pytest.raises(StoreError, match=said):
             use()
+
+
+# the revision
+
+
+CHANGES = {
+    "arrays": lambda run: run.write_tensors("scores/x", {"x": np.ones(1)}),
+    "a note": lambda run: run.write_note("note.json", {"is": "new"}),
+    "a manifest": lambda run: run.write_manifest({"seed": 1}),
+    "what goes": lambda run: run.forget("a"),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_each_change_raises_the_revision_for_everybody(run, how):
+    run.write_tensors("a", {"x": np.ones(1)})
+    other = RunDirectory(run.path)
+    before = run.revision(), other.revision()
+    assert before == (run.revision(), other.revision())
+    CHANGES[how](other)
+    after = run.revision(), other.revision()
+    assert all(new != old for new, old in zip(after, before, strict=True))
+    run.forget("nothing", "neither")
+    run.write_text("decisions.csv", "id\n", is_evidence=False)
+    assert after == (run.revision(), other.revision())
+
+
+def _end_between(path: str) -> None:
+    """Write a file as `write_tensors` does, and end before its revision has its name."""
+    run = RunDirectory(path)
+    run.write_text("whole.txt", "whole", is_evidence=False)
+    with run.new_revision():
+        os._exit(1)
+
+
+def test_killed_before_the_revision_the_file_is_whole_and_the_next_change_tells(run):
+    run.write_tensors("a", {"x": np.ones(1)})
+    before = run.revision()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_end_between, args=(str(run.path),)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 1
+    assert run.revision() == before, "who has it open sees it with the next change"
+    assert RunDirectory(run.path).read_text("whole.txt") == "whole"
+    RunDirectory(run.path).write_tensors("b", {"x": np.ones(1)})
+    assert run.revision() != before
+
+
+def test_where_the_revision_has_no_room_the_run_is_unchanged(run, monkeypatch):
+    run.write_tensors("a", {"x": np.ones(1)})
+    before, kept = run.revision(), sorted(run.path.rglob("*"))
+
+    def full(*_given):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("memowidgets.store.directory.secrets.token_hex", full)
+        for change in (*CHANGES.values(), lambda run: fill_one(run, "b")):
+            with pytest.raises(StoreError, match=r"the disk is full.*is unchanged"):
+                change(run)
+    assert sorted(run.path.rglob("*")) == [*kept, *made_folders(run.path, kept)]
+    assert run.revision() == before
+    assert run.read_tensors("a")["x"].tolist() == [1.0]
+
+
+def fill_one(run, name):
+    with run.new_tensors(name, {"x": (1,)}) as arrays:
+        arrays["x"][:] = 2
+
+
+def made_folders(path, kept):
+    """Folders, which stay: they hold nothing."""
+    return [one for one in sorted(path.rglob("*")) if one not in kept and one.is_dir()]
+
+
+def test_as_long_as_a_file_is_broken_each_look_is_a_new_one(run):
+    """Somebody repairs it by hand, which raises no revision."""
+    run.write_tensors("a", {"x": np.ones(1)})
+    file = run.path / "a.safetensors"
+    content = file.read_bytes()
+    before = run.revision()
+    file.write_bytes(content[:-1])
+    for _ in range(2):
+        assert not run.has("a")
+        later = run.revision()
+        assert later != before
+        before = later
+    file.write_bytes(content)
+    assert run.has("a")
+    assert run.revision() == before
+    file.unlink()
+    kept = run._known["a"]
+    with pytest.raises(StoreError, match="deleted since it was opened; call again"):
+        kept["x"]
+    assert run.revision() != before

@@ -187,7 +187,7 @@ def test_more_are_added_to_those_that_are_there(audit, referenced, trained):
     )
     assert audit_at(audit.path, trained[0]).score("reference").equals(two)
     audit.run_references(1, Inline())
-    assert len(audit.run.references.indices()) == 2 * per_round(audit)
+    assert len(audit.evidence.references.indices) == 2 * per_round(audit)
 
 
 def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
@@ -302,23 +302,19 @@ def test_a_model_without_its_counterpart_is_not_used(audit, referenced):
     if per_round(audit) == 1:
         return  # each is a round
     audit.run_references(2, Inline())
-    path = audit.run.references.files.path_of
-    path(3).unlink()
+    audit.run.run.forget("references/parts/0003")
     with pytest.warns(
         UserWarning, match=r"0003\.safetensors is missing.*run_references to train"
     ):
         found = audit.score("reference")
-    gaps = referenced.run.references.read(EPOCH).gaps[
+    gaps = referenced.evidence.references.read(EPOCH).gaps[
         :2, referenced.evidence.member_columns
     ]
     np.testing.assert_array_equal(found, np.nanmean(gaps.astype(np.float64), axis=0))
-    path(1).unlink()
+    audit.run.run.forget("references/parts/0001")
     assert "reference" not in audit.metrics
-    with (
-        pytest.warns(UserWarning, match="is missing"),
-        pytest.raises(
-            StoreError, match=r"reference model 0 is there.*call run_references\(1\)"
-        ),
+    with pytest.raises(
+        StoreError, match=r"reference model 0 is there.*call run_references\(1\)"
     ):
         audit.score("reference")
     audit.run_references(2, Inline())

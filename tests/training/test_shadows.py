@@ -158,13 +158,13 @@ def test_parts_give_the_models_of_the_whole(audit, tmp_path):
     parts.run_shadows(6, Inline(), indices=range(4, 6))
     assert parts.run.shadows.indices() == [4, 5]
     # the others are not lost: nobody trained them yet
-    assert parts.run.shadows.lost() == []
+    assert parts.evidence.shadows.lost == ()
     parts.run_shadows(6, Inline(), indices=[0, 1, 1, 3])
     assert parts.run.shadows.indices() == [0, 1, 3, 4, 5]
     parts.run_shadows(6, Inline())
     assert_same(parts, audit, atol=1e-4)
-    parts.run.shadows.path_of(2).unlink()
-    assert len(parts.run.shadows.lost()) == 1
+    parts.run.run.forget("shadows/0002")
+    assert len(parts.evidence.shadows.lost) == 1
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from memowidgets.audit.evidence import (
     TRACE,
     Evidence,
     Need,
+    ScoreKey,
 )
 from memowidgets.audit.numbers.truth import (
     Calibration,
@@ -53,9 +54,8 @@ from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, m
 from memowidgets.metrics.arrays import like
 from memowidgets.metrics.logits import FEWEST_CHECKPOINTS
 from memowidgets.metrics.psmi import IMPRECISE, SMALL_CLASSES, small_classes
-from memowidgets.models.device import computed_on
+from memowidgets.models.device import computed_on, resolve_device
 from memowidgets.progress import Progress
-from memowidgets.store import StoreError
 from memowidgets.training.checkpoint import LAYER, Record
 from memowidgets.vocabulary import Note, counted_flagged, listed, verb, whole
 
@@ -162,7 +162,9 @@ class NamedScore:
             return of_layer(states, evidence.labels, int(evidence.manifest["seed"]))
 
         # on the device, if it has the memory for it
-        found = computed_on(evidence.device(), held, of) if self.on_device else None
+        found = None
+        if self.on_device:
+            found = computed_on(resolve_device(evidence.device), held, of)
         return of(held) if found is None else found
 
     @property
@@ -327,10 +329,7 @@ def is_computed(
 ) -> bool:
     """Return whether `score` answers without computing anything."""
     record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
-    known, kept = (
-        SCORES[metric],
-        metric if SCORES[metric].of_layer is not None else "psmi",
-    )
+    known, kept = SCORES[metric], _part_of(metric)
     if lacks_references(evidence, metric, record) or not is_defined(
         evidence, metric, record
     ):
@@ -339,12 +338,86 @@ def is_computed(
     def is_there(need: Need) -> bool:
         at = evidence.checkpoints[need.checkpoint]
         if need.what == "pass" and known.uses_layer:
-            return evidence.uses_kept(at) and evidence.scores.has(
-                kept, name, at.record, at.state
-            )
+            key = evidence.score_key(kept, name, at.record)
+            return evidence.uses_kept(at) and evidence.scores.has(key)
         return need.what == "pool" or evidence.has(need)
 
     return all(map(is_there, needs(evidence, metric, record)))
+
+
+def _part_of(metric: str | Metric) -> str:
+    """Return the score of a layer that a score is, or is a mean of."""
+    is_one = _named_score(metric).of_layer is not None
+    return str(metric) if is_one else "psmi"
+
+
+class ScorePart(NamedTuple):
+    """What is kept of a score: a score of one layer at one checkpoint.
+
+    Attributes
+    ----------
+    key : ScoreKey
+        By what it is kept.
+    metric, layer : str or callable, str
+        What it is.
+    record : Record
+        Where it is.
+    """
+
+    key: ScoreKey
+    metric: str | Metric
+    layer: str
+    record: Record
+
+
+def parts_of(
+    evidence: Evidence,
+    metric: str | Metric,
+    layer: str | int,
+    checkpoint: str | float,
+    own: str = "",
+) -> list[ScorePart]:
+    """Return what is to be kept of a score: itself, or those that it is a mean of.
+
+    `own` is as in `score`.
+    """
+    name, record = evidence.names.layer(layer), evidence.names.record(checkpoint)
+    if own:
+        return [ScorePart(evidence.score_key(own, name, record), metric, name, record)]
+    known = _named_score(metric)
+    if not known.uses_layer or not isinstance(metric, str):
+        return []
+    part, records = _part_of(metric), [record]
+    if known.at_each:
+        records = evidence.names.so_far(record)
+    return [
+        ScorePart(evidence.score_key(part, name, one), part, name, one)
+        for one in records
+    ]
+
+
+def own_name(
+    metric: str | Metric, name: str | None = None, version: str | None = None
+) -> str:
+    """Return the name by which the scores of a user's function are kept; "" without a version."""
+    if version is None:
+        return ""
+    if isinstance(metric, str):
+        what = f"version= is for a function of your own, not for {metric!r}"
+        raise ValueError(what)  # noqa: TRY004 - a name is as good a type
+    return f"own-{digest([name or _name_of(metric), version])}"
+
+
+def is_known(evidence: Evidence, part: ScorePart) -> bool:
+    """Return whether a part of a score was computed before."""
+    uses_kept = evidence.uses_kept(evidence.checkpoints[part.record.name])
+    return uses_kept and evidence.scores.find(part.key) is not None
+
+
+def computed(evidence: Evidence, part: ScorePart, progress: Progress | None) -> Scored:
+    """Return a part of a score, computed anew."""
+    asked = Asked(evidence, part.layer, part.record, progress)
+    return _named_score(part.metric).compute(asked)
 
 
 def score(
@@ -353,9 +426,11 @@ def score(
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
     progress: Progress | None = None,
-    name_and_version: tuple[str | None, str] | None = None,
+    own: str = "",
 ) -> Scored:
-    """Score the members, as `Audit.score` describes; read what was computed before.
+    """Score the members, as `Audit.score` describes; take what was computed before.
+
+    `own` is the name by which scores of a user's function are kept.
 
     Raises
     ------
@@ -366,26 +441,12 @@ def score(
     """
     known, layer = _named_score(metric), evidence.names.layer(layer)
     record = evidence.names.record(checkpoint)
-    at, kept_as = evidence.checkpoints[record.name], ""
-    if known.of_layer is not None:
-        kept_as = str(metric)
-    if name_and_version is not None:
-        if isinstance(metric, str):
-            raise ValueError(
-                f"version= is for a function of your own, not for {metric!r}"
-            )
-        own_name, version = name_and_version
-        kept_as = f"own-{digest([own_name or _name_of(metric), version])}"
-    found = None
+    at, found = evidence.checkpoints[record.name], None
+    kept_as = str(metric) if known.of_layer is not None else own
     if kept_as and evidence.uses_kept(at):
-        found = evidence.scores.find(kept_as, layer, record, at.state)
+        found = evidence.scores.find(evidence.score_key(kept_as, layer, record))
     if found is None:
         found = known.compute(Asked(evidence, layer, record, progress))
-        try:
-            if kept_as:
-                evidence.scores.keep(kept_as, layer, record, at.state, found)
-        except StoreError as error:
-            warn_user(f"the scores are not kept: {error}")
     _check_kept(found.scores, f"the scores by {_name_of(metric)}", record)
     found = found.only(~np.isin(found.positions, evidence.undrawn))
     labels, names, notes = (
@@ -766,8 +827,7 @@ def pooled_evaluation(
     layer: str | int,
     eta: float,
     truth: str,
-    targets: str | Sequence[int],
-    progress: Progress,
+    targets: Iterable[Evidence],
     *,
     with_canaries: bool,
 ) -> evaluation.Evaluation:
@@ -777,30 +837,24 @@ def pooled_evaluation(
     ----------
     evidence : Evidence
         Of the run whose shadow models are the targets.
-    metric, layer, eta, truth, targets, with_canaries
+    metric, layer, eta, truth, with_canaries
         As in `Audit.evaluate_pooled`.
-    progress : Progress
-        Where to report.
+    targets : iterable of Evidence
+        The evidence with each of these in its turn as the target, at least one.
     """
-    every = isinstance(targets, str) and targets == "all"
-    chosen = evidence.shadows.indices if every else several("targets", targets)
-    if not chosen:
-        raise StoreError(
-            "there are no shadow models: run_shadows(…, keep_forward=True) first"
-        )
     pairs: list[pd.DataFrame] = []
     notes: dict[str, Note] = {}
-    truly, n_members, first = 0.0, 0, evidence.as_target(chosen[0])
-    for done, index in enumerate(chosen):
-        progress.report(done, len(chosen), "auditing shadow models")
-        target = evidence.as_target(index)
+    truly, n_members = 0.0, 0
+    first: Evidence | None = None
+    for target in targets:
+        first = first or target
         found = score(target, metric, layer, "prediction")
         notes = {note.key: note for note in found.notes} | notes
         memorized = memorized_members(target, truth, eta)
         if not with_canaries and evidence.data.canaries is not None:
             planted = evidence.data.ids[evidence.data.canaries]
             memorized = memorized[~memorized.index.isin(planted)]
-        pairs.append(_pairs(target, found, memorized).assign(model=index))
+        pairs.append(_pairs(target, found, memorized).assign(model=target.index))
         n_members += len(target.members)
         if is_log_lira(truth):
             truly += truly_memorized(target, pairs[-1]["memorized"], eta) or 0.0
@@ -812,10 +866,10 @@ def pooled_evaluation(
         everything["model"].to_numpy(),
         positives(truth),
     )
-    said = notes_on_truth(first, truth, n_members - len(everything), "pair")
+    said = notes_on_truth(first or evidence, truth, n_members - len(everything), "pair")
     result = result.with_warnings(
         *evidence.notes_at("prediction"), *notes.values(), *said
     )  # all targets have as many shadow models
     if not is_log_lira(truth):
         return result
-    return result.with_truly(Truly(truly, first.n_shadows))
+    return result.with_truly(Truly(truly, (first or evidence).n_shadows))

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import memorization
-from memowidgets.audit.evidence import Evidence, Need
+from memowidgets.audit.evidence import Checkpoint, Evidence, Models, Need
 from memowidgets.checks import id_text, real_number, to_numpy, warn_user
 from memowidgets.evaluation.intervals import bias_of
 from memowidgets.files import array_digest
@@ -130,9 +130,9 @@ def truth_needs(evidence: Evidence, record: Record) -> list[Need]:
     return own if evidence.whole is None else [*own, Need("pool", record.name)]
 
 
-def _state(evidence: Evidence, checkpoint: str) -> tuple[Any, ...]:
-    """Return a value that changes when log-LiRA at a checkpoint may."""
-    return evidence.shadows.state, evidence.checkpoints[checkpoint].state
+def _state(evidence: Evidence, checkpoint: str) -> tuple[Models, Checkpoint]:
+    """Return what log-LiRA at a checkpoint comes from: the same objects as long as it stays."""
+    return evidence.shadows, evidence.checkpoints[checkpoint]
 
 
 def support(evidence: Evidence, eta: float) -> memorization.Support | None:
@@ -193,11 +193,10 @@ def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
     )
 
 
-def truth_version(evidence: Evidence) -> tuple[str, int]:
-    """Return a value that changes when log-LiRA at the end of training may."""
+def truth_version(evidence: Evidence) -> tuple[Models, Checkpoint | None]:
+    """Return what log-LiRA at the end of training comes from."""
     final = evidence.names.final()
-    state = evidence.shadows.state if final is None else _state(evidence, final.name)
-    return evidence.shadows.design, hash(state)
+    return evidence.shadows, None if final is None else evidence.checkpoints[final.name]
 
 
 def truly_memorized(

@@ -14,21 +14,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import (
-    GIVEN,
     INSTEAD,
     LOGITS,
     OF_ARRAYS,
     REPRESENTATIONS,
     TRACE,
     Arrays,
-    Cache,
     Checkpoint,
     Evidence,
-    KeptScores,
     Models,
-    Names,
-    ScorePlace,
 )
+from memowidgets.audit.names import GIVEN, Names
+from memowidgets.audit.run import ScoreKeeper
 from memowidgets.audit.runs.identity import (
     ARRAYS,
     data_apart,
@@ -227,7 +224,9 @@ def check_arrays(
     return GivenArrays(data, layers, found)
 
 
-def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evidence:
+def evidence_of(
+    given: GivenArrays, run: RunDirectory | None, seed: int, scores: ScoreKeeper
+) -> Evidence:
     """Return the evidence in arrays of n samples, all of which are members.
 
     There is one checkpoint, ``"given"``, which is ``"prediction"`` and ``"final"`` too.
@@ -237,9 +236,11 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
     given : GivenArrays
         The arrays, checked.
     run : RunDirectory or None
-        Where scores are kept; in memory alone without one.
+        Where they lie, if it is not in memory alone.
     seed : int
         Seed of PSMI's directions.
+    scores : ScoreKeeper
+        Scores that were computed before.
     """
     data, arrays, rows = given.data, given.arrays, np.arange(len(given.data))
     # as of a forward pass
@@ -253,7 +254,8 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         accuracy = float((logits.argmax(axis=1) == data.labels).mean())
         # −inf: no such option
         n_options = int(np.median(np.isfinite(logits).sum(axis=1)))
-    record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None, "")
+    of = "" if run is None else str(run.manifest["arrays"])
+    record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None, "", of)
     shadows, asked = arrays.get("shadow_gaps"), arrays.get("reference_gaps")
     gaps = None if final is None else logit_gap(final, data.labels)
     notes = []
@@ -261,7 +263,7 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
         notes.append(note_on_order(shadows, arrays["shadow_members"], gaps))
     if asked is not None:
         notes.append(_note_on_copies(data, asked))
-    cache, absent = Cache(), {TRACE: _ONE_CHECKPOINT}
+    absent = {TRACE: _ONE_CHECKPOINT}
     absent |= {LOGITS: _NO_LOGITS} if logits is None else {}
     absent |= {} if given.layers else {REPRESENTATIONS: _NO_LAYERS}
     return Evidence(
@@ -278,40 +280,25 @@ def evidence_of(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evid
             GIVEN: Checkpoint(
                 record,
                 Arrays(
-                    lambda: made,
+                    made,
                     lambda name: _NO_LAYERS if LAYER in name else _NO_LOGITS,
                 ),
                 Arrays(None, lambda _: _NO_LOGITS),
                 gaps=gaps,
             )
         },
-        shadows=Models(
-            "", (_VALUES_ALONE if "log_lira" in arrays else _NO_TRUTH).refuse
-        )
+        shadows=Models("", _VALUES_ALONE if "log_lira" in arrays else _NO_TRUTH)
         if shadows is None
         else _models(arrays["shadow_members"], shadows),
-        references=Models("", _NO_REFERENCES.refuse)
+        references=Models("", _NO_REFERENCES)
         if asked is None
         else _models(np.isnan(asked), asked),
-        scores=KeptScores(
-            cache,
-            None
-            if run is None
-            else lambda _record, _layer: ScorePlace(
-                run, SCORES, run.manifest["arrays"]
-            ),
-        ),
+        settings=Absent("an audit of arrays does not know how the model was trained"),
+        scores=scores,
         given={"labels": data.labels, **arrays},
         general_notes=tuple(note for note in notes if note is not None),
-        training=Absent(
-            "an audit of arrays does not know how the model was trained"
-        ).refuse,
         origins=(Origin("Its owner", recorder="from_arrays"),),
-        shadow=Absent(
-            OF_ARRAYS.format("take a shadow model as its target"), INSTEAD
-        ).refuse,
         absent=absent,
-        cache=cache,
     )
 
 
@@ -320,9 +307,8 @@ def _models(members: Numbers, gaps: Numbers) -> Models:
     kept = Shadows(members, gaps, np.arange(len(gaps)))
     inside = members.sum(axis=0)
     suffice = bool(((inside >= 2) & (len(gaps) - inside >= 2)).any())
-    return Models(
-        "", lambda _: kept, tuple(range(len(gaps))), lambda: (GIVEN,), suffice=suffice
-    )
+    none = Absent(OF_ARRAYS.format("take a shadow model as its target"), INSTEAD)
+    return Models("", none, {GIVEN: kept}, tuple(range(len(gaps))), suffice=suffice)
 
 
 def _layers(representations: Any, n: int) -> dict[str, Numbers]:
@@ -666,8 +652,10 @@ def _dataset_around(
 
 def kept_arrays(
     given: GivenArrays, path: str | os.PathLike[str] | None, seed: int
-) -> tuple[Evidence, RunDirectory | None]:
-    """Return the evidence in arrays and its folder; with a path, keep them for `Audit.open`.
+) -> tuple[Evidence, RunDirectory | None, ScoreKeeper]:
+    """Return the evidence in arrays, its folder and its scores.
+
+    With a path, the arrays are kept there for `Audit.open`.
 
     Raises
     ------
@@ -676,7 +664,7 @@ def kept_arrays(
     """
     seed = whole_number("seed", seed)
     if path is None:
-        return _with_warnings(given, None, seed), None
+        return _with_warnings(given, None, seed)
     run, files = RunDirectory(path), given.as_files
     stored = None
     if run.has_file(MANIFEST):
@@ -709,17 +697,22 @@ def kept_arrays(
     run.hold(read_arrays_manifest(run))
     if not run.has(_FILE):
         run.write_tensors(_FILE, files)
-    return _with_warnings(given, run, seed), run
+    return _with_warnings(given, run, seed)
 
 
-def _with_warnings(given: GivenArrays, run: RunDirectory | None, seed: int) -> Evidence:
-    evidence = evidence_of(given, run, seed)
+def _with_warnings(
+    given: GivenArrays, run: RunDirectory | None, seed: int
+) -> tuple[Evidence, RunDirectory | None, ScoreKeeper]:
+    scores = ScoreKeeper(run)
+    evidence = evidence_of(given, run, seed, scores)
     for note in evidence.general_notes:
         warn_user(note)
-    return evidence
+    return evidence, run, scores
 
 
-def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDirectory]:
+def opened_arrays(
+    run: RunDirectory, data: Any = None
+) -> tuple[Evidence, RunDirectory, ScoreKeeper]:
     """Open what `kept_arrays` kept.
 
     Parameters
@@ -766,7 +759,8 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDir
         raise StoreError(f"{run.path / _FILE}.safetensors {wrong}: {error}") from None
     if isinstance(given.data, WithheldDataset):
         given = replace(given, data=replace(given.data, hint="data=…"))
-    return evidence_of(given, run, manifest["seed"]), run
+    scores = ScoreKeeper(run)
+    return evidence_of(given, run, manifest["seed"], scores), run, scores
 
 
 def n_given_shadows(run: RunDirectory) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,12 @@ from memowidgets.audit.numbers.truth import (
 )
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.audit.views.nearest import NEIGHBOURS, class_nearby, distances, nearest
-from memowidgets.audit.views.report import content_of
+from memowidgets.audit.views.report import Audited, content_of
 from memowidgets.data import Dataset
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
-from memowidgets.models.device import device_status
+from memowidgets.models.device import device_status, resolve_device
 from memowidgets.progress import Progress, duration_in_words
 from memowidgets.report.page import as_page
 from memowidgets.store import NotThereError, StoreError, without_advice
@@ -47,15 +47,28 @@ from memowidgets.widgets.messages import (
 
 if TYPE_CHECKING:
     from memowidgets.audit.run import Run
-    from memowidgets.decisions import DecisionLog
 
+Gaussians = tuple[NDArray[np.float64], NDArray[np.float64]]
 _QUICK_VALUES = 2_000_000
 _SHORT = 10.0  # seconds: what takes less starts by itself
 _NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _REFERENCES = 2  # models for each member that a click trains
 _SHADOWS = 32  # that a click trains: enough on both sides for a verdict on a sample
 _FEW_SECONDS = 10.0  # to start the processes takes about as long
-_GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
+
+
+class Trainable(Audited, Protocol):
+    """An audit that can train models to compare with, if it is of a run."""
+
+    @property
+    def run(self) -> Run:
+        """The run behind it, or an error where there is none."""
+
+    def run_references(self, n: int, *, progress: Progress) -> None:
+        """Train reference models."""
+
+    def run_shadows(self, n: int, *, progress: Progress) -> None:
+        """Train shadow models."""
 
 
 class AuditView:
@@ -63,58 +76,32 @@ class AuditView:
 
     Parameters
     ----------
-    take : callable
-        `Audit.evidence_with`. Each answer is from the evidence as it is then.
-    run : callable
-        Function that returns the run behind the audit, or raises where there is none.
-    train, check : callable
-        `Audit.run_references` and `Audit.run_shadows`.
-    log : DecisionLog
-        The audit's decisions.
+    audit : Trainable
+        The audit. Each answer is from its evidence as it is then.
     """
 
-    def __init__(
-        self,
-        take: Callable[..., Evidence],
-        run: Callable[[], Run],
-        train: Callable[..., None],
-        check: Callable[..., None],
-        log: DecisionLog,
-    ) -> None:
-        self._take, self._run, self.decision_log = take, run, log
-        self._train, self._check = train, check
+    def __init__(self, audit: Trainable) -> None:
+        self._audit = audit
+        self.decision_log = audit.decision_log
         self._cache = Cache()
 
     @property
     def name(self) -> str:
         """Name of the run's folder; "" for an audit in memory."""
-        path = Path(self._take().path)
+        path = Path(self._audit.evidence.path)
         return path.name if path.is_dir() else ""
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, by their epoch."""
-        names = self._take().names
-        later = names.some_records("all")
-        chosen = names.prediction().record if later else None
-        labels = [
-            "as given" if np.isnan(one.epoch) else f"epoch {one.epoch:g}"
-            for one in later
-        ]
-        pairs = zip(later, labels, strict=True)
-        return [
-            Choice(one.name, x, one == chosen and one.epoch >= 0) for one, x in pairs
-        ]
+        return _checkpoints(self._audit.evidence)
 
     def layer_choices(self) -> Sequence[Choice]:
         """Layers by name; the last is the recommended one."""
-        layers = self._take().names.layer_names
-        if not layers:
-            return [Choice("last", "none", marked=True)]
-        return [Choice(name, layer_label(name), name == layers[-1]) for name in layers]
+        return _layers(self._audit.evidence)
 
     def score_choices(self) -> Sequence[Choice]:
         """Scores that there is evidence for, and those that need reference models."""
-        evidence = self._take()
+        evidence = self._audit.evidence
         can_list = evidence.whole is None and not evidence.given
         more = (
             (REFERENCES,)
@@ -129,11 +116,11 @@ class AuditView:
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` answers from disk."""
-        return scores.is_computed(self._take(), score, layer, checkpoint)
+        return scores.is_computed(self._audit.evidence, score, layer, checkpoint)
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         """What `view` has to make: reference models, or forward passes, as long as the last one."""
-        evidence = self._take()
+        evidence = self._audit.evidence
         record = evidence.names.record(checkpoint)
         if scores.lacks_references(evidence, score, record):
             return self._missing_references(evidence, record.name)
@@ -152,7 +139,7 @@ class AuditView:
                 and _is_small(evidence, layer, checkpoint)
             )
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)
-        seconds, size = self._run().pass_cost()
+        seconds, size = self._audit.run.pass_cost()
         doing += f" at {n} checkpoints" if n > 1 else ""
         if seconds is not None:
             doing += f", about {duration_in_words(max(n * seconds, 1))}"
@@ -166,7 +153,7 @@ class AuditView:
         self, evidence: Evidence, checkpoint: str | None = None
     ) -> Missing:
         """The short trainings that check a prediction, or why there are none."""
-        run = self._run()
+        run = self._audit.run
         try:
             predicted = evidence.names.prediction().record.name
             n = run.references_to_train(_REFERENCES)
@@ -186,7 +173,7 @@ class AuditView:
 
     def steps(self) -> Steps:
         """What would say more of which members are memorised, with its price, or why it can't."""
-        evidence = self._take()
+        evidence = self._audit.evidence
         if evidence.given:
             none = Missing(why_not=OF_ARRAYS.format("train models"))
             return Steps(NextStep("", none), NextStep("", none))
@@ -195,7 +182,7 @@ class AuditView:
 
     def _to_know(self) -> NextStep:
         """The shadow models, in this run or in one that leaves half of the data out."""
-        run = self._run()
+        run = self._audit.run
         if run.trains_on_all:
             seconds = run.seconds_of_another(_SHADOWS + 1)
             about = "" if seconds is None else f", at most about {_in_words(seconds)}"
@@ -217,26 +204,26 @@ class AuditView:
 
     def check(self, progress: Progress) -> None:
         """Train the shadow models."""
-        self._check(_SHADOWS, progress=progress)
+        self._audit.run_shadows(_SHADOWS, progress=progress)
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> Scored:
         """Return the numbers behind a choice, computed if need be."""
-        needs = scores.needs_of(self._take(), score, checkpoint, answers=True)
-        evidence = self._take(needs, progress)
+        place = score, layer, checkpoint
+        evidence = self._audit.evidence_for(*place, answers=True, progress=progress)
         record = evidence.names.record(checkpoint)
         lacks = scores.lacks_references(evidence, score, record)
         if lacks and self._missing_references(evidence, record.name).trains:
-            self._train(_REFERENCES, progress=progress or Progress())
-            evidence = self._take()
-        found = scores.scored_members(evidence, score, layer, checkpoint, progress)
+            self._audit.run_references(_REFERENCES, progress=progress or Progress())
+            evidence = self._audit.evidence_for(*place, progress=progress)
+        found = scores.scored_members(evidence, *place, progress)
         of_classes = self._probabilities(evidence, checkpoint)
-        place = f", {layer_label(layer)}" if score in PER_LAYER else ""
+        where = f", {layer_label(layer)}" if score in PER_LAYER else ""
         shared = (scores.SHARED_NOISE,) if score == BASELINE else ()
         return replace(
             found,
-            title=f"{spoken(score)}{place}, {visible(checkpoint.replace('-', ' '), 60)}",
+            title=f"{spoken(score)}{where}, {visible(checkpoint.replace('-', ' '), 60)}",
             probabilities=None if of_classes is None else of_classes[found.positions],
             nearby=self._nearby(evidence, layer, checkpoint, found.positions),
             warnings=(
@@ -251,28 +238,22 @@ class AuditView:
             ),
         )
 
-    def revision(self) -> frozenset[tuple[str, int]]:
-        """A value that changes with any new checkpoint, score, shadow model or ground truth."""
-        evidence = self._take()
-        run = Path(evidence.path)
-        folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
-        files = (file for folder in folders for file in folder.rglob("*.safetensors"))
-        there = {
-            (str(file.relative_to(run)), file.stat().st_mtime_ns) for file in files
-        }
-        return frozenset(there | {truth_version(evidence)})
+    def revision(self) -> Hashable:
+        """A value that changes with any new checkpoint, shadow model or ground truth."""
+        return self._audit.evidence
 
     def samples(self) -> Dataset:
         """The target's members, in the order that positions count."""
-        return self._take().member_data
+        return self._audit.evidence.member_data
 
     def detail(
         self, position: int, score: str, layer: str, checkpoint: str, eta: float = 4.0
     ) -> SampleDetail:
         """Return all that is known of one member; it is memorised from a log-LiRA of η on."""
-        evidence, checkpoints = self._take(), self.checkpoint_choices()
+        evidence = self._audit.evidence
+        checkpoints = _checkpoints(evidence)
         n, per_layer = len(evidence.member_rows), score in PER_LAYER
-        layers = self.layer_choices() if per_layer else [Choice("", "")]
+        layers = _layers(evidence) if per_layer else [Choice("", "")]
         values = np.full((len(checkpoints), len(layers)), np.nan)
         for i, at in enumerate(checkpoints):
             for j, of in enumerate(layers):
@@ -314,16 +295,14 @@ class AuditView:
             guess=_final_guess(evidence, position),
         )
 
-    def fits(self, evidence: Evidence) -> Any:
-        """Return `member_gaps`, and mean and variance of both sides of each member."""
+    def fits(self, evidence: Evidence) -> list[Gaussians]:
+        """Return mean and variance of each member's logit gaps, of models with it and without."""
 
-        def fitted() -> Any:
-            compared = member_gaps(evidence)
-            found = moments(*checked_models(compared[2], compared[1]))
+        def fitted() -> list[Gaussians]:
+            _, members, gaps, _ = member_gaps(evidence)
+            found = moments(*checked_models(gaps, members))
             both = Densities.fit(found.inside, found.outside, VARIANCE)
-            return compared, [
-                (one.mean, one.variance) for one in (both.inside, both.outside)
-            ]
+            return [(one.mean, one.variance) for one in (both.inside, both.outside)]
 
         return self._cache.of("fits", truth_version(evidence), fitted)
 
@@ -331,12 +310,18 @@ class AuditView:
         """Return the picture of LiRA of a member at the end of training, or raise."""
         if not evidence.has_ground_truth:
             raise NotThereError("there are no shadow models to compare with")
-        (checkpoint, members, gaps, target), sides = self.fits(evidence)
-        inside, own = members[:, position], gaps[:, position].astype(np.float64)
+        record, column = (
+            evidence.names.record("final"),
+            evidence.member_columns[position],
+        )
+        shadows = evidence.shadows.at(record.name)
+        inside = shadows.members[:, column]
+        own = shadows.gaps[:, column].astype(np.float64)
         if not 0 < inside.sum() < len(inside):
             raise NotThereError("this sample is in every shadow model, or in none")
         fits = [
-            (float(mean[position]), math.sqrt(var[position])) for mean, var in sides
+            (float(mean[position]), math.sqrt(var[position]))
+            for mean, var in self.fits(evidence)
         ]
         values, counts = member_log_lira(evidence), support(evidence, eta)
         known = None
@@ -345,11 +330,11 @@ class AuditView:
         return ShadowGaps(
             inside=own[inside],
             outside=own[~inside],
-            target=float(target[position]),
+            target=float(np.float32(evidence.target_gaps(record)[position])),
             fit_in=fits[0],
             fit_out=fits[1],
             log_lira=math.nan if values is None else float(values[position]),
-            checkpoint=checkpoint.replace("-", " "),
+            checkpoint=record.name.replace("-", " "),
             support=known,
         )
 
@@ -361,7 +346,7 @@ class AuditView:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the bar shows them
             table = listed_members(
-                self._take(),
+                self._audit.evidence,
                 self.decision_log,
                 *place,
                 rule,
@@ -376,18 +361,18 @@ class AuditView:
         """Return the report as one page without samples, which opens as `Dashboard.state` says."""
         pick = state["metric"], state["layer"], state["checkpoint"]
         tau = AgainstClass(state["tau"]) if state["axis"] == BY_CLASS else state["tau"]
-        own = self._take, self.decision_log, tau, *pick
         how = {
             "include_samples": False,
             "figures": False,
             "eta": state["eta"],
             "view": state,
         }
-        return as_page(content_of(*own, **how)).encode("utf-8", "replace")
+        content = content_of(self._audit, tau, *pick, **how)
+        return as_page(content).encode("utf-8", "replace")
 
     def opened_by(self) -> str:
         """Return a line of Python that opens the audit again, "" if only memory holds it."""
-        evidence = self._take()
+        evidence = self._audit.evidence
         index, path = evidence.index, Path((evidence.whole or evidence).path)
         if not (path / "manifest.json").is_file():
             return ""
@@ -402,7 +387,7 @@ class AuditView:
 
     def device_status(self) -> str:
         """The device and its memory in a few words."""
-        return device_status(self._take().device())
+        return device_status(resolve_device(self._audit.evidence.device))
 
     def _probabilities(
         self, evidence: Evidence, checkpoint: str
@@ -413,7 +398,7 @@ class AuditView:
             return None
         return self._cache.of(
             "probabilities",
-            at.state,
+            at,
             lambda: scores.probabilities(evidence, checkpoint),
         )
 
@@ -424,13 +409,33 @@ class AuditView:
         of_classes = self._probabilities(evidence, checkpoint)
         if of_classes is None:
             return None
-        state = evidence.checkpoints[evidence.names.record(checkpoint).name].state
+        at = evidence.checkpoints[evidence.names.record(checkpoint).name]
         found = self._cache.of(
             "nearby",
-            (layer, state),
+            (layer, at),
             lambda: class_nearby(evidence, layer, checkpoint, of_classes),
         )
         return None if found is None else found[positions]
+
+
+def _checkpoints(evidence: Evidence) -> list[Choice]:
+    """Return the checkpoints after step 0, by their epoch."""
+    names = evidence.names
+    later = names.some_records("all")
+    chosen = names.prediction().record if later else None
+    labels = [
+        "as given" if np.isnan(one.epoch) else f"epoch {one.epoch:g}" for one in later
+    ]
+    pairs = zip(later, labels, strict=True)
+    return [Choice(one.name, x, one == chosen and one.epoch >= 0) for one, x in pairs]
+
+
+def _layers(evidence: Evidence) -> list[Choice]:
+    """Return the layers by name; the last is the recommended one."""
+    layers = evidence.names.layer_names
+    if not layers:
+        return [Choice("last", "none", marked=True)]
+    return [Choice(name, layer_label(name), name == layers[-1]) for name in layers]
 
 
 def _in_words(seconds: float) -> str:

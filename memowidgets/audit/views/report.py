@@ -16,9 +16,10 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from memowidgets.audit.evidence import GIVEN, Evidence
+from memowidgets.audit.evidence import Evidence
+from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
@@ -40,6 +41,7 @@ from memowidgets.widgets.standin import table as html_table
 if TYPE_CHECKING:
     from memowidgets.charts import Figures
     from memowidgets.decisions import DecisionLog
+    from memowidgets.progress import Progress
 
 ETA = 4.0
 MANY = 20_000  # members; figures by η then have fewer of them
@@ -56,9 +58,31 @@ Found = TypeVar("Found")
 _BESIDE_WEIGHTS = ("outputs", "resume")  # other tensors in the folder of a checkpoint
 
 
+class Audited(Protocol):
+    """What a view asks of an audit."""
+
+    @property
+    def evidence(self) -> Evidence:
+        """What all numbers are computed from, as it is now."""
+
+    @property
+    def decision_log(self) -> DecisionLog:
+        """What was decided on its samples."""
+
+    def evidence_for(
+        self,
+        metric: str,
+        layer: str = "last",
+        checkpoint: str = "prediction",
+        *,
+        answers: bool = False,
+        progress: Progress | None = None,
+    ) -> Evidence:
+        """Return the evidence with all that a score and the truth are computed from."""
+
+
 def content_of(
-    evidence_with: Callable[..., Evidence],
-    log: DecisionLog,
+    audit: Audited,
     tau: Rule | str,
     metric: str | None,
     layer: str = "last",
@@ -73,10 +97,8 @@ def content_of(
 
     Parameters
     ----------
-    evidence_with : callable
-        As `Audit.evidence_with`.
-    log : DecisionLog
-        Its decisions.
+    audit : Audited
+        The audit.
     tau : float, "class" or None
         Where τ stands at first; None for the score's natural one, or the lowest 5 %. ``"class"``:
         the scores are those against the class, with τ at -1.
@@ -98,7 +120,7 @@ def content_of(
     ValueError
         If τ is no number, or the score is unknown.
     """
-    evidence = evidence_with()
+    evidence = audit.evidence
     if metric is None:
         metric = scores.opening_metric(evidence)
     if metric not in SCORES:
@@ -108,8 +130,8 @@ def content_of(
         raise ValueError(f"tau must be a finite number, not {tau}")
     # the part that needs it says why it is missing
     with suppress(StoreError, ValueError):
-        evidence = evidence_with(scores.needs_of(evidence, metric, checkpoint))
-    gathering = _Gathering(evidence, log, eta)
+        audit.evidence_for(metric, layer, checkpoint)
+    gathering = _Gathering(audit.evidence, audit.decision_log, eta)
     pick = metric, layer, checkpoint
     content = gathering.content(
         rule, pick, include_samples=include_samples, figures=figures

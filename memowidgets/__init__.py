@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         widgets,
     )
     from memowidgets.audit import Audit, open_recorded, watch
+    from memowidgets.registry import score
     from memowidgets.training import TrainingConfig
 
 __version__ = "0.2.0"
@@ -32,6 +33,7 @@ _NAMES = {
     "Audit": "memowidgets.audit",
     "TrainingConfig": "memowidgets.training",
     "open_recorded": "memowidgets.audit",
+    "score": "memowidgets.registry",
     "watch": "memowidgets.audit",
 }
 
@@ -45,6 +47,7 @@ __all__ = [
     "metrics",
     "models",
     "open_recorded",
+    "score",
     "teaching",
     "training",
     "watch",

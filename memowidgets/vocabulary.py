@@ -1,4 +1,4 @@
-"""What Python says to a reader: names, numbers, counts, notes, and untrusted text as one line.
+"""What Python says to a reader: numbers, counts, notes, and untrusted text as one line.
 
 Evaluation, figures, report, summary and command line take them from here. This room imports no
 other.
@@ -18,18 +18,8 @@ _UNSEEN = re.compile(
     "[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]"
 )
 _UNITS = ("B", "kB", "MB", "GB", "TB")
-SPOKEN = {
-    "psmi": "PSMI",
-    "loss": "Log-probability",
-    "logit_gap": "Logit gap",
-    "mahalanobis": "Mahalanobis",
-    "csl": "Mean log-probability",
-    "psmi_mean": "Mean PSMI",
-    "psmi+csl": "PSMI + mean log-probability",
-    "baseline": "Baseline",
-    "reference": "Reference models",
-    "reference+csl": "Reference models + mean log-probability",
-    "reference+psmi+csl": "Reference models + PSMI + mean log-probability",
+# what a reader calls the columns of figures that are no scores
+COLUMNS = {
     "log_lira": "log-LiRA",
     "attack_success_rate": "attack success rate (global LiRA)",
     "counterfactual": "counterfactual memorisation",
@@ -38,40 +28,6 @@ SPOKEN = {
     "memorized": "memorised samples",
     "agreement": "Spearman's ρ of two disjoint sets",
     "overlap": "share of memorised samples that both sets find",
-}
-DEFINED = {  # what a score is, for a page; a sum of ranks by its parts
-    "psmi": (
-        "PSMI is pointwise sliced mutual information, in nats, a unit of information: how much "
-        "what a layer of the model holds of a sample says of the sample's label."
-    ),
-    "loss": (
-        "The log-probability is the logarithm, in nats, of the probability that the model gives "
-        "the sample's label."
-    ),
-    "logit_gap": (
-        "The logit gap is the model's logit of the sample's label, less the highest logit of "
-        "another class."
-    ),
-    "mahalanobis": (
-        "The Mahalanobis score is minus the distance between what a layer of the model holds of a "
-        "sample and the mean of all samples, in units of their spread."
-    ),
-    "csl": (
-        "The mean log-probability is the log-probability of the label, in nats, averaged over the "
-        "checkpoints up to this one."
-    ),
-    "psmi_mean": (
-        "Mean PSMI averages PSMI, pointwise sliced mutual information, over the checkpoints up to "
-        "this one: how much what a layer of the model holds of a sample says of its label."
-    ),
-    "baseline": (
-        "The baseline is minus a log-likelihood ratio at this checkpoint, between shadow models "
-        "that trained on the sample and others that did not."
-    ),
-    "reference": (
-        "The score of reference models is the mean logit gap of models that never saw the sample: "
-        "the logit of its label, less the highest logit of another class."
-    ),
 }
 _LEAST = 0.001  # a smaller share that is not 0 is written as "< 0.1 %"
 _ROUND = 0.1  # a share at least so far from 0 and 1 has no decimals
@@ -110,17 +66,6 @@ class Note(str):
 
     def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:
         return (self.key, str(self)), self.numbers
-
-
-def spoken(name: str) -> str:
-    """Return what a reader calls a score, or a column of a figure.
-
-    Examples
-    --------
-    >>> spoken("psmi+csl"), spoken("my_score")
-    ('PSMI + mean log-probability', 'my score')
-    """
-    return SPOKEN.get(name, name.replace("_", " "))
 
 
 def whole(number: float) -> str:

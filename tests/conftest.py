@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 
 import pytest
 
+from memowidgets.registry import Score, registered
 from memowidgets.training.shadows import ShadowSet
 from tests.browser.bare import bare_server, widget_page
 from tests.browser.harness import chromium, lab, notebook_page, voila_page
@@ -98,3 +99,11 @@ def _no_request() -> Iterator[None]:
     yield
     asked, ASKED[:] = [*ASKED], []
     assert not asked, "a request left this machine"
+
+
+@pytest.fixture
+def own_scores(monkeypatch: pytest.MonkeyPatch) -> dict[str, Score]:
+    """Scores that the test adds: they are gone after it, and so are those of tests before."""
+    added: dict[str, Score] = {}
+    monkeypatch.setattr(registered.REGISTRY, "_of_session", added)
+    return added

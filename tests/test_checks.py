@@ -192,7 +192,7 @@ MASKED = [
     lambda: mw.Audit.from_arrays(NUMBERS, X, log_lira=np.ma.array(X[:, 0], mask=MASK)),
     lambda: mw.Audit.from_arrays(NUMBERS, X, canaries=np.ma.array(MASK, mask=MASK)),
     lambda: mw.Audit.from_arrays(NUMBERS, X).score(
-        lambda x, *_: np.ma.array(x[:, 0], mask=MASK)
+        lambda representations: np.ma.array(representations[:, 0], mask=MASK)
     ),
     lambda: mw.Audit.from_arrays(NUMBERS, X).evaluate(
         "psmi", truth=np.ma.array(MASK, mask=MASK)

@@ -98,7 +98,7 @@ DOORS = {  # for each array that a user may bring: a door, and an array that it 
     "canaries": (lambda of: audit(canaries=of).data.canaries, TRUTH),
     "references": (lambda of: audit(reference_gaps=of).score("reference"), GAPS),
     "own score": (
-        lambda of: audit(representations=LOGITS).score(lambda *_: of),
+        lambda of: audit(representations=LOGITS).score(lambda labels: of),
         SCORES,
     ),
     "truth": (lambda of: audit().evaluate("loss", truth=of).auc, TRUTH),

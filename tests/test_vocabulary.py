@@ -8,9 +8,8 @@ import pickle
 
 import pytest
 
-from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.evaluation import compare, roc
-from memowidgets.vocabulary import DEFINED, SPOKEN, Note, percent
+from memowidgets.vocabulary import Note, percent
 
 
 @pytest.mark.parametrize(
@@ -33,11 +32,6 @@ def test_a_note_keeps_its_key_and_numbers_under_another_name_of_the_positives():
     other = Note("not learned", "a sample is memorised by chance")
     said = compare(found.with_warnings(other), found).warnings
     assert said == found.warnings  # what both scores share, each once, and nothing else
-
-
-def test_every_score_has_one_name_and_each_part_of_a_sum_a_definition():
-    assert len({SPOKEN[name] for name in SCORES}) == len(SCORES)
-    assert {part for name in SCORES for part in name.split("+")} == {*DEFINED}
 
 
 def test_a_share_is_whole_in_the_middle_and_has_a_decimal_near_the_ends():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.evidence import INSTEAD, OF_ARRAYS, Evidence, Need
-from memowidgets.audit.numbers import definitions, scores, truth
+from memowidgets.audit.numbers import computing, definitions, inputs, scores, truth
 from memowidgets.audit.run import (
     ANOTHER,
     Run,
@@ -28,13 +29,14 @@ from memowidgets.audit.run import (
 )
 from memowidgets.audit.runs import opening
 from memowidgets.audit.runs.identity import is_of_arrays
-from memowidgets.checks import check_version, several, warn_user
+from memowidgets.checks import several, warn_user
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog, apply_decisions, log_of
 from memowidgets.files import write_whole
 from memowidgets.models import Model
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, progress_or_bar
+from memowidgets.registry import Score, find_row, row_of_function
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import CheckpointPlan, Settings
@@ -370,7 +372,6 @@ class Audit:
         *,
         answers: bool = False,
         progress: Progress | None = None,
-        own: str = "",
     ) -> Evidence:
         """Return the evidence with all that a score, and the truth beside it, are computed from.
 
@@ -380,27 +381,34 @@ class Audit:
         evidence = self.evidence
         needs = scores.needs_of(evidence, metric, checkpoint, truth, answers=answers)
         evidence = self._made(evidence, needs, progress)
-        self._keep(evidence, metric, layer, checkpoint, progress, own)
+        row = find_row(metric)
+        self._keep(row, scores.ask(evidence, layer, checkpoint), progress)
         return evidence
 
-    def _keep(
+    def _row(
         self,
-        evidence: Evidence,
         metric: str | scores.Metric,
         layer: str | int,
         checkpoint: str | float,
-        progress: Progress | None = None,
-        own: str = "",
+    ) -> Score:
+        """Return the row of a score; the run is asked for one whose function is not here."""
+        with suppress(ValueError):
+            return find_row(metric)
+        return scores.row_at(self.evidence, metric, layer, checkpoint)
+
+    def _keep(
+        self, row: Score, asked: inputs.Asked, progress: Progress | None = None
     ) -> None:
         """Compute what is to be kept of a score and is not, and keep it."""
-        record = evidence.names.record(checkpoint)
-        if isinstance(metric, str) and scores.lacks_references(
-            evidence, metric, record
-        ):
-            return  # whoever asks for the score hears why
-        for part in scores.parts_of(evidence, metric, layer, checkpoint, own):
-            if not scores.is_known(evidence, part):
-                self._scores.keep(part.key, scores.computed(evidence, part, progress))
+        every = computing.parts_of(row, asked)
+        parts = [part for part in every if not computing.is_known(part)]
+        report = progress or Progress()
+        for done, part in enumerate(parts):
+            report.report(done, len(parts), part.doing)
+            found = computing.computed(part)
+            self._scores.keep(part.key, found, part.row.about)
+            # a function can't be interrupted, so this is where Cancel acts
+            report.report(done + 1, len(parts), part.doing)
 
     @property
     def run(self) -> Run:
@@ -837,31 +845,31 @@ class Audit:
             gap of the models that never saw the member, see `run_references`;
             ``"reference+csl"``, in which it counts twice, and ``"reference+psmi+csl"`` are mean
             ranks with it. ``"baseline"`` is −log-LiRA at the checkpoint and needs shadow models. A
-            callable takes (representation, logits, labels) of all members and returns one value
-            for each. Logits are None for arrays without them.
+            score of your own that `mw.score` has added goes by its name. A callable is one
+            without a name: its parameters are what it needs, as `mw.score` lists them.
         layer : int, str
-            From 1, a name of `layers`, or ``"last"``. For scores with PSMI, Mahalanobis and
-            callables.
+            From 1, a name of `layers`, or ``"last"``. For scores that need representations.
         checkpoint : str, float
             ``"prediction"``, ``"final"``, ``"rho"`` (the first one that reached ρ, else the
             nearest to it, as in the paper), an epoch, or a name of `checkpoints`.
         name : str, optional
             Name of the series. Default: the metric's.
         return_std : bool
-            Whether to return PSMI's standard errors too.
+            Whether to return standard errors too, which PSMI has.
         progress : Progress, optional
             Receives the progress and can cancel.
         version : str, optional
-            Text that identifies a callable together with its name. With a version, its values are
-            kept in the run directory and read from there: change it with the function. Without
-            one, the function is called each time.
+            Version of a callable. With one, its values are kept in the run directory by its name
+            and read from there: change it with the function. Without one, the function is called
+            each time.
 
         Returns
         -------
         Series
             Score of each member, by id. Samples from pandas have the ids of its index, so that
-            ``frame.loc`` takes them. Members whose class has fewer than two have no PSMI and are
-            left out, with a warning. So are members that a recorded training never draws.
+            ``frame.loc`` takes them. Members without a score, such as PSMI's of a class that has
+            fewer than two, are left out, with a warning. So are members that a recorded training
+            never draws.
         Series
             Standard errors, if `return_std`.
 
@@ -873,12 +881,18 @@ class Audit:
         StoreError
             If the losses at a checkpoint were not kept, and no pass can make them.
         """
-        check_version(version)
-        own = scores.own_name(metric, name, version)
-        place = metric, layer, checkpoint
-        evidence = self.evidence_for(*place, None, progress=progress, own=own)
-        found = scores.score(evidence, metric, layer, checkpoint, progress, own)
-        values, errors = scores.named_series(evidence, metric, found, name)
+        if callable(metric):
+            row = row_of_function(metric, name, version)
+        elif version is None:
+            row = self._row(metric, layer, checkpoint)
+        else:
+            raise ValueError(
+                f"version= is for a function of your own, not for {metric!r}"
+            )
+        place = row, layer, checkpoint
+        evidence = self.evidence_for(*place, None, progress=progress)
+        found = scores.score(evidence, *place)
+        values, errors = scores.named_series(evidence, row, found, name)
         if not return_std:
             return values
         if errors is None:
@@ -962,6 +976,7 @@ class Audit:
         from memowidgets.audit.views.listing import judged_table, listed_members
 
         metric = scores.opening_metric(self.evidence) if metric is None else metric
+        metric = self._row(metric, layer, checkpoint)
         evidence = self.evidence_for(metric, layer, checkpoint, answers=True)
         asked = metric, layer, checkpoint, tau, share
         if samples:
@@ -1030,6 +1045,7 @@ class Audit:
 
         target = target_of(path, overwrite=overwrite)
         metric = scores.opening_metric(self.evidence) if metric is None else metric
+        metric = self._row(metric, layer, checkpoint)
         evidence = self.evidence_for(metric, layer, checkpoint, answers=True)
         asked = metric, layer, checkpoint, tau, share
         which: Which = "all" if all_members else "flagged"
@@ -1268,6 +1284,7 @@ class Audit:
         ValueError, TypeError
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
+        metric = self._row(metric, layer, checkpoint)
         evidence = self.evidence_for(metric, layer, checkpoint, truth)
         return scores.evaluate(evidence, metric, layer, checkpoint, eta, truth)
 
@@ -1318,6 +1335,7 @@ class Audit:
             If there is nothing to pool, or all or no pairs are memorised, or canaries are the
             truth and to be left out.
         """
+        row = find_row(metric)
         evidence = self._with_first() if truth == "log_lira" else self.evidence
         every = isinstance(targets, str) and targets == "all"
         chosen = evidence.shadows.indices if every else several("targets", targets)
@@ -1330,12 +1348,12 @@ class Audit:
             for done, index in enumerate(chosen):
                 report.report(done, len(chosen), "auditing shadow models")
                 target = evidence.as_target(index)
-                self._keep(target, metric, layer, "prediction")
+                self._keep(row, scores.ask(target, layer))
                 yield target
 
         with progress_or_bar(progress) as report:
             return scores.pooled_evaluation(
-                *(evidence, metric, layer, eta, truth, each(report)),
+                *(evidence, row, layer, eta, truth, each(report)),
                 with_canaries=with_canaries,
             )
 
@@ -1385,7 +1403,7 @@ class Audit:
 
     def compare(
         self,
-        metrics: str | Iterable[str] | None = None,
+        metrics: str | scores.Metric | Iterable[str | scores.Metric] | None = None,
         layers: str | int | Iterable[str | int] = "last",
         checkpoints: str | float | Iterable[str | float] = "prediction",
         eta: float = 4.0,
@@ -1393,11 +1411,13 @@ class Audit:
     ) -> pd.DataFrame:
         """Compare the AUC of several scores, at several layers and checkpoints.
 
+        Where nobody knows which members are memorised, it compares their ranks.
+
         Parameters
         ----------
-        metrics : str or iterable of str, optional
-            As in `score`. Default: all of `metrics` but the baseline, as far as they need no pass
-            at another checkpoint.
+        metrics : str, callable, or iterable of them, optional
+            As in `score`. Default: all of `metrics` that need no shadow models, as far as they need
+            no pass at another checkpoint.
         layers, checkpoints : "all", one, or several
             As in `score`; "all" checkpoints leave out step 0. Scores without a layer, such as the
             loss, get one row, with an empty one. Of several checkpoints, those are left out that
@@ -1410,15 +1430,21 @@ class Audit:
         DataFrame
             ``metric``, ``layer``, ``checkpoint``, ``epoch``, ``auc``, ``auc_low``, ``auc_high``,
             ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
+
+            Without a ground truth, each row is compared with the first one, over the ``n`` members
+            that have both scores: ``rho``, Spearman's rank correlation; ``tenth_both``, how many
+            members are in the lowest tenth by both, of ``tenth``; and ``flagged_both``, how many
+            both find where each flags as many members as the first one does at its own τ, which is
+            ``flagged``.
         """
         evidence = self.evidence
         picks = scores.pick_candidates(evidence, metrics, layers, checkpoints)
         needs = scores.needs_of(evidence, None, truth=truth)
         for pick in picks:
-            needs += scores.needs(evidence, pick.metric, pick.record)
+            needs += inputs.needs(pick.row, pick.ask(evidence))
         evidence = self._made(evidence, needs)
-        for metric, layer, record in picks:
-            self._keep(evidence, metric, layer or "last", record.name)
+        for pick in picks:
+            self._keep(pick.row, pick.ask(evidence))
         return scores.compare(evidence, picks, eta, truth)
 
     def shadow_curve(
@@ -1456,8 +1482,9 @@ class Audit:
         ValueError
             If there are fewer than 8 shadow models.
         """
-        evidence = self.evidence_for(metric, layer, checkpoint)
-        found = scores.score(evidence, metric, layer, checkpoint)
+        row = find_row(metric)
+        evidence = self.evidence_for(row, layer, checkpoint)
+        found = scores.score(evidence, row, layer, checkpoint)
         return definitions.shadow_curve(evidence, found, eta, repeats)
 
     # Pages

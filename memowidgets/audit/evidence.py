@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from memowidgets.evaluation.scored import Scored
+    from memowidgets.registry import Score
     from memowidgets.training.config import Settings
     from memowidgets.training.origin import Origin
 
@@ -129,11 +130,14 @@ class ScoreKey(NamedTuple):
     Attributes
     ----------
     metric, layer, checkpoint : str
-        Names.
+        Names. The layer is empty for a score without one.
     of : str
-        Digest of the weights that it comes from.
+        Digest of what it comes from: of the weights, and of other models where it needs them.
     target : tuple of (str, int), or None
         Design and number of the shadow model that is the target; None for the run's own.
+    version : str or Score
+        Version of its function. A row of the registry is its own version where it has no other:
+        then the score is in memory alone.
     """
 
     metric: str
@@ -141,6 +145,7 @@ class ScoreKey(NamedTuple):
     checkpoint: str
     of: str
     target: tuple[str, int] | None
+    version: str | Score
 
 
 class KnownScores(Protocol):
@@ -151,6 +156,9 @@ class KnownScores(Protocol):
 
     def find(self, key: ScoreKey) -> Scored | None:
         """Return the scores of a key, if they are known."""
+
+    def about(self, key: ScoreKey) -> Mapping[str, str]:
+        """Return what was kept beside scores at the place of a key, whatever they come from."""
 
 
 class NoScores:
@@ -163,6 +171,10 @@ class NoScores:
     def find(self, _key: ScoreKey) -> Scored | None:
         """Return None."""
         return None
+
+    def about(self, _key: ScoreKey) -> Mapping[str, str]:
+        """Return nothing."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -344,6 +356,11 @@ class Models:
             if index in self.unusable:
                 raise self.unusable[index]
         return tuple(self.gaps)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of these very models."""
+        return digest([[i, one.digest] for i, one in self.kept.items()])
 
     @property
     def are_pairs(self) -> bool:
@@ -547,17 +564,18 @@ class Evidence:
             raise self.settings.error()
         return self.settings
 
-    def score_key(self, metric: str, layer: str, record: Record) -> ScoreKey:
-        """Return what identifies a score that was computed from this."""
+    @property
+    def target(self) -> tuple[str, int] | None:
+        """Design and number of the shadow model that is the target; None for the run's own."""
         if self.whole is None or self.index is None:
-            return ScoreKey(metric, layer, record.name, record.weights, None)
-        models = self.whole.shadows
-        target, of = (models.design, self.index), models.model(self.index).digest
-        return ScoreKey(metric, layer, record.name, of, target)
+            return None
+        return self.whole.shadows.design, self.index
 
-    def uses_kept(self, at: Checkpoint) -> bool:
-        """Whether scores that were kept are read: not if their pass is lost and can be made."""
-        return at.has_pass or "pass" not in self.makes
+    def weights_at(self, record: Record) -> str:
+        """Return a digest of the target's weights at a checkpoint."""
+        if self.whole is None:
+            return record.weights
+        return self.whole.shadows.model(self.index).digest
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:

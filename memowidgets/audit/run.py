@@ -95,10 +95,7 @@ if TYPE_CHECKING:
     from memowidgets.evaluation.scored import Scored
 
 WATCHED = "watch"
-# What a score estimates from representations. To be raised when that changes: scores of another
-# version are computed again. Those of a less exact estimator stay, with their standard errors.
-METHODS = {"psmi": 1, "mahalanobis": 1}
-_METHOD = "method"
+_VERSION = "method"  # of a score's function, beside its values
 _MOST_HELD = 2**28  # bytes of scores in memory
 _AGAIN = "make a pass over the samples again"
 _OPEN = "Audit.open(path, data=…, model=…)"
@@ -989,8 +986,19 @@ class ScoreKeeper:
             ),
         )
 
-    def keep(self, key: ScoreKey, scores: Scored) -> Scored:
-        """Keep the scores of a key, and return them.
+    def about(self, key: ScoreKey) -> Mapping[str, str]:
+        """Return what was kept beside scores at the place of a key, whatever they come from."""
+        if self._run is None:
+            return {}
+        try:
+            found = self._run.read_tensors(place_of_score(key))
+        except StoreError:
+            return {}
+        version = found.metadata.get(_VERSION, "")
+        return {**found.metadata, "version": version}
+
+    def keep(self, key: ScoreKey, scores: Scored, about: Mapping[str, str]) -> Scored:
+        """Keep the scores of a key, and return them. `about` stands beside them.
 
         Warns
         -----
@@ -999,7 +1007,8 @@ class ScoreKeeper:
         """
         self._hold(key, scores)
         self._files.pop(key, None)
-        if self._run is None or self._run.read_only:
+        version = key.version
+        if self._run is None or self._run.read_only or not isinstance(version, str):
             return scores
         tensors: dict[str, NDArray[Any]] = {"score": scores.scores}
         # some have none
@@ -1008,10 +1017,10 @@ class ScoreKeeper:
         if scores.errors is not None:
             tensors["error"] = scores.errors
         notes = json.dumps([[note.key, note, note.numbers] for note in scores.notes])
-        about = {"notes": notes, _METHOD: str(METHODS.get(key.metric, 1))}
+        beside = {**about, "notes": notes, _VERSION: version}
         place = place_of_score(key)
         try:
-            self._run.write_tensors(place, tensors, about, key.of, is_evidence=False)
+            self._run.write_tensors(place, tensors, beside, key.of, is_evidence=False)
         except StoreError as error:
             warn_user(f"the scores are not kept: {error}")
         return scores
@@ -1033,7 +1042,7 @@ class ScoreKeeper:
         return self._files[key]
 
     def _opened(self, key: ScoreKey) -> Tensors | str:
-        if self._run is None:
+        if self._run is None or not isinstance(key.version, str):
             return ""
         try:
             found = self._run.read_tensors(place_of_score(key), key.of)
@@ -1041,8 +1050,7 @@ class ScoreKeeper:
             return error.fault
         except StoreError:
             return ""
-        is_of_today = found.metadata.get(_METHOD) == str(METHODS.get(key.metric, 1))
-        return found if is_of_today else ""
+        return found if found.metadata.get(_VERSION) == key.version else ""
 
 
 def place_of_score(key: ScoreKey) -> str:
@@ -1050,7 +1058,8 @@ def place_of_score(key: ScoreKey) -> str:
     folder = "scores"
     if key.target is not None:
         folder = f"{folder_of(*key.target)}/scores/{key.of}"
-    return f"{folder}/{key.checkpoint}/{key.layer}/{key.metric}"
+    parts = folder, key.checkpoint, key.layer, key.metric
+    return "/".join(part for part in parts if part)
 
 
 def _bytes_of(scores: Scored) -> int:

@@ -20,7 +20,8 @@ from memowidgets.charts.look import (
     finish,
     require,
 )
-from memowidgets.vocabulary import percent, spoken
+from memowidgets.registry import spoken
+from memowidgets.vocabulary import percent
 
 _SIDES = {"train": "training", "test": "held out"}
 _WIDTH = 270

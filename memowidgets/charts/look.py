@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from memowidgets.extras import pip_install
-from memowidgets.vocabulary import SPOKEN, listed, spoken
+from memowidgets.registry import own_names, spoken
+from memowidgets.vocabulary import COLUMNS, listed
 
 # the colours of the widgets
 BACKGROUND = "#ffffff"
@@ -96,7 +97,7 @@ def thin_curves(curves: pd.DataFrame, by: Sequence[str], cells: int) -> pd.DataF
 def colors_of(names: Iterable[str]) -> dict[str, str]:
     """Return the colour of each score: the same in every figure for those that have a name."""
     names = list(dict.fromkeys(names))
-    known = list(SPOKEN)
+    known = [*own_names(), *COLUMNS]
     taken = {
         name: SCORES[known.index(name) % len(SCORES)] for name in names if name in known
     }

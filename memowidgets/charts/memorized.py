@@ -21,7 +21,8 @@ from memowidgets.charts.look import (
     require,
     rule_at,
 )
-from memowidgets.vocabulary import estimate, percent, spoken
+from memowidgets.registry import spoken
+from memowidgets.vocabulary import estimate, percent
 
 _STEP = 0.5  # width of a bin of log-LiRA, in nats
 _KINDS = ("↑ memorised (log-LiRA ≥ η)", "↓ others")

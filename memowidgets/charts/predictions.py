@@ -22,7 +22,8 @@ from memowidgets.charts.look import (
     rule_at,
     thin_curves,
 )
-from memowidgets.vocabulary import at, estimate, listed, percent, spoken
+from memowidgets.registry import spoken
+from memowidgets.vocabulary import at, estimate, listed, percent
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import Evaluation

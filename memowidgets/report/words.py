@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memowidgets.evaluation import clopper_pearson
 from memowidgets.evaluation.scored import BY_CLASS
+from memowidgets.registry import all_rows, spoken
 from memowidgets.vocabulary import (
-    DEFINED,
     at,
     between,
     percent,
-    spoken,
     truly,
     verb,
     whole,
@@ -285,11 +284,15 @@ def cautions(content: Content) -> list[str]:
 
 def definitions(content: Content) -> list[str]:
     """Return definitions of the score and of the terms that the page uses."""
-    parts = [] if content.scored is None else content.scored.metric.split("+")
-    ranks = ["The score adds the ranks of the samples by each of these."] * (
-        len(parts) > 1
-    )
-    return [*(DEFINED[name] for name in parts if name in DEFINED), *ranks, *_TERMS]
+    rows = all_rows()
+    row = None if content.scored is None else rows.get(content.scored.metric)
+    if row is None:
+        return list(_TERMS)
+    parts = [rows[name] for name in dict.fromkeys(row.mean_rank)] or [row]
+    said = [part.definition for part in parts if part.definition]
+    if row.mean_rank:
+        said.append("The score adds the ranks of the samples by each of these.")
+    return [*said, *_TERMS]
 
 
 _TERMS = (

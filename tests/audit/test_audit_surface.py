@@ -43,9 +43,6 @@ from memowidgets.store import StoreError
         (lambda a: a.shadow_curve("loss", repeats=0), "repeats must be a whole number from 1"),
         # what does not go together
         (lambda a: a.score("loss", return_std=True), "loss has no standard error; PSMI has"),
-        (lambda a: a.score(lambda _x, _z, y: y[:3]), "one value for each"),
-        (lambda a: a.score(lambda _x, _z, y: np.where(y == 3, np.nan, 0.0)),
-         "must be finite: .* the first in row"),
         (lambda a: a.evaluate_pooled("loss", progress="x"), "progress must be a Progress, not str"),
         # audits that are opened
         (lambda a: mw.Audit.open(a.path, data=["secret"]), "dataset of mw.data, not list"),

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import shutil
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from functools import partial
 from inspect import isfunction, ismethod
 from pathlib import Path
@@ -19,9 +19,10 @@ import memowidgets as mw
 from benchmarks.lookups import counted
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.audit.run import METHODS, Run, ScoreKeeper
+from memowidgets.audit.run import Run, ScoreKeeper
 from memowidgets.data import Dataset
 from memowidgets.metrics import PSMI, Mahalanobis
+from memowidgets.registry import find_row, registered
 from memowidgets.store import REVISION, RunDirectory, StoreError, Tensors
 from tests.audit.conftest import small_audit, view_of
 from tests.hostile.forged import held, rewrite
@@ -382,7 +383,8 @@ def test_scores_of_an_older_method_are_computed_again(audit, metric, monkeypatch
     before = stored.stat().st_mtime_ns
     np.testing.assert_array_equal(tiny_audit(audit.path).score(metric), first)
     assert stored.stat().st_mtime_ns == before
-    monkeypatch.setitem(METHODS, metric, METHODS[metric] + 1)
+    newer = replace(find_row(metric), version="2")
+    monkeypatch.setitem(registered.REGISTRY._own, metric, newer)
     again = tiny_audit(audit.path)
     assert not is_computed(again.evidence, metric, "last", record)
     np.testing.assert_array_equal(again.score(metric), first)
@@ -390,7 +392,7 @@ def test_scores_of_an_older_method_are_computed_again(audit, metric, monkeypatch
 
 
 def test_the_values_of_each_method_are_those_of_its_version():
-    """Whoever changes what is estimated raises the version in `METHODS`, too.
+    """Whoever changes what is estimated raises the version of the row, too.
 
     A more exact estimator of the same quantity is no new version: kept scores have their errors.
     """
@@ -403,7 +405,7 @@ def test_the_values_of_each_method_are_those_of_its_version():
     np.testing.assert_allclose(
         mahalanobis[:4], [-1.3644, -2.2593, -2.6032, -2.2083], atol=1e-4
     )
-    assert METHODS == {"psmi": 1, "mahalanobis": 1}
+    assert find_row("psmi").version == find_row("mahalanobis").version == "1"
 
 
 @pytest.mark.parametrize("what", ["labels", "images"])

@@ -257,10 +257,10 @@ def test_arrays_that_are_changed_later_change_nothing(how, tmp_path):
 def test_what_is_given_away_changes_nothing(audit):
     expected = audit.score("mahalanobis")
 
-    def rude(*given):
-        for array in given:
+    def rude(representations, logits, labels):
+        for array in (representations, logits, labels):
             array[:] = 0
-        return given[0][:, 0]
+        return representations[:, 0]
 
     assert (audit.score(rude) == 0).all()
     assert audit.score("mahalanobis").equals(expected)
@@ -496,7 +496,7 @@ def test_scores_of_arrays_are_kept_as_long_as_the_arrays_are_the_same(
 ):
     path = tmp_path / "mine"
     wanted = audit_of(path=path).score("psmi")
-    monkeypatch.setattr(mw.audit.numbers.scores, "PSMI", None)
+    monkeypatch.setattr(mw.registry.table, "PSMI", None)
     assert mw.Audit.open(path).score("psmi").equals(wanted)
     assert audit_of(path=path).score("psmi").equals(wanted)
     monkeypatch.undo()
@@ -520,10 +520,10 @@ def test_arrays_that_were_replaced_keep_no_scores(tmp_path):
     after = mw.Audit.from_arrays(**given, logits=3 * logits, path=tmp_path)
     of = {"name": "first", "version": "1"}
     with pytest.warns(UserWarning, match="not kept: .* another run"):
-        before.score(lambda _x, z, _y: z[:, 0], **of)
-    found = after.score(lambda _x, z, _y: z[:, 0], **of)
+        before.score(lambda logits: logits[:, 0], **of)
+    found = after.score(lambda logits: logits[:, 0], **of)
     np.testing.assert_allclose(found, 3 * logits[:, 0], rtol=1e-6)
-    assert found.equals(mw.Audit.open(tmp_path).score(lambda *_: 1, **of))
+    assert found.equals(mw.Audit.open(tmp_path).score(lambda labels: labels, **of))
 
 
 def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
@@ -565,7 +565,11 @@ def test_the_folder_of_a_run_is_refused(tmp_path):
             lambda a: a.score("psmi", layer=2),
             "representations=",
         ),
-        ({"representations": None}, lambda a: a.score(len), "representations="),
+        (
+            {"representations": None},
+            lambda a: a.score(lambda representations: representations[:, 0]),
+            "representations=",
+        ),
         (NO_SHADOWS, lambda a: a.evaluate("psmi"), "log_lira="),
         (NO_SHADOWS, lambda a: a.shadow_curve(), "shadow_gaps="),
         ({}, lambda a: a.evaluate("psmi", truth="canaries"), "canaries="),

@@ -142,8 +142,8 @@ def test_a_damaged_recording_is_refused(audit, folder, tmp_path, damage):
 def test_hidden_states_are_there_where_they_were_kept(audit, folder):
     again = mw.Audit.open(folder)
 
-    def norm(representation, _logits, _labels):
-        return -np.linalg.norm(representation, axis=1)
+    def norm(representations):
+        return -np.linalg.norm(representations, axis=1)
 
     ours, theirs = (a.score(norm, layer=2) for a in (again, audit))
     assert np.allclose(ours, theirs, rtol=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -267,3 +268,69 @@ def test_a_nan_in_a_kept_pass_is_said_and_no_score():
             scores.score(broken, *ask)
     with pytest.raises(ValueError, match=r"logits at given .*1 of 60 members"):
         scores.probabilities(broken, "given")
+
+
+# without a ground truth
+
+
+def test_without_a_truth_scores_are_compared_with_the_first(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    centres = 2 * np.eye(6)[labels]
+    layers = {
+        "early": rng.normal(size=(90, 6)),
+        "late": rng.normal(size=(90, 6)) + centres,
+    }
+    logits = rng.normal(size=(90, 3)) + 2 * np.eye(3)[labels]
+    audit = mw.Audit.from_arrays(labels, layers, logits=logits)
+    table = audit.compare(["psmi", "loss"], layers="all")
+    assert table[["metric", "layer"]].to_numpy().tolist() == [
+        ["psmi", "early"],
+        ["psmi", "late"],
+        ["loss", ""],
+    ]
+    assert (table["n"] == 90).all()
+    each = [
+        audit.score("psmi", "early"),
+        audit.score("psmi", "late"),
+        audit.score("loss"),
+    ]
+    first = each[0]
+    n_flagged = int((first <= 0).sum())
+    for row, other in zip(table.itertuples(), each, strict=True):
+        assert row.rho == pytest.approx(first.corr(other, method="spearman"))
+        assert (row.tenth, row.flagged) == (9, n_flagged)
+        for budget, both in ((9, row.tenth_both), (n_flagged, row.flagged_both)):
+            lowest = [set(scores.nsmallest(budget).index) for scores in (first, other)]
+            assert both == len(lowest[0] & lowest[1])
+    assert table["rho"][0] == 1
+    assert table["tenth_both"][0] == 9
+
+
+def test_it_is_over_the_members_that_have_both_scores():
+    labels = np.array([0, 1] * 10 + [2])  # which PSMI leaves out
+    rng = np.random.default_rng(0)
+    audit = mw.Audit.from_arrays(
+        labels, rng.normal(size=(21, 3)), logits=rng.normal(size=(21, 3))
+    )
+    assert audit.compare(["psmi", "loss"])["n"].tolist() == [20, 20]
+    assert audit.compare(["loss", "psmi"])["n"].tolist() == [21, 20]
+
+
+def test_a_mask_that_is_given_is_not_called_planted():
+    rng = np.random.default_rng(0)
+    labels, mask = np.arange(90) % 3, np.arange(90) % 4 == 0
+    audit = mw.Audit.from_arrays(
+        labels, rng.normal(size=(90, 4)), logits=rng.normal(size=(90, 3))
+    )
+    audit.score("psmi")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a model that has not learned
+        found = audit.evaluate("psmi", truth=mask)
+        figures = audit.figures(truth=mask)
+    assert [*figures]
+    said = [repr(found), found._repr_html_(), str(figures.missing)]
+    said += [str(figures[name].to_dict()) for name in figures]
+    said += [str(note) for notes in figures.notes.values() for note in notes]
+    assert "given" in said[0]
+    assert not [text for text in said if "planted" in text]

@@ -11,14 +11,13 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.numbers import scores
 from memowidgets.audit.views.figures import NAMES
-from memowidgets.vocabulary import SPOKEN
+from memowidgets.registry import own_names, spoken
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, most_rows, units
 
 SCORES = [
-    name for name in scores.SCORES if not name.startswith(("baseline", "reference"))
+    name for name in own_names() if not name.startswith(("baseline", "reference"))
 ]
 
 
@@ -113,7 +112,7 @@ def test_each_checkpoint_has_its_panel(audit, figures):
         epoch = float(re.match(r"epoch ([\d.]+)", title)[1])
         shown = dict(text.rsplit(" ", 1) for text in texts["text"])
         for metric in SCORES[:2]:
-            assert shown[SPOKEN[metric]] == f"{compared[epoch, metric]:.2f}"
+            assert shown[spoken(metric)] == f"{compared[epoch, metric]:.2f}"
         assert (shown.get("Baseline") == "1.00") == (epoch == 6)
 
 
@@ -170,7 +169,7 @@ def test_layers_are_those_of_compare(audit, figures):
         ["metric", "layer"]
     )
     metrics = lines.data["score"].map(
-        {spoken: metric for metric, spoken in SPOKEN.items()}
+        {spoken(metric): metric for metric in own_names()}
     )
     for metric, row in zip(metrics, lines.data.itertuples(), strict=True):
         want = expected.loc[(metric, row.layer)]
@@ -185,7 +184,7 @@ def test_layers_are_those_of_compare(audit, figures):
 def test_by_eta_every_point_is_an_evaluation(audit, figures):
     upper, lower = marks(figures["auc_by_eta"], "line")
     for row in upper.data.iloc[::7].itertuples():
-        metric = next(m for m in SCORES if SPOKEN[m] == row.score)
+        metric = next(m for m in SCORES if spoken(m) == row.score)
         found = audit.evaluate(metric, eta=row.eta)
         assert (row.auc, (row.auc_low, row.auc_high)) == (found.auc, found.auc_interval)
     values = audit.log_lira()

@@ -9,9 +9,9 @@ import pytest
 import vl_convert
 
 import memowidgets as mw
-from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.charts import look
 from memowidgets.charts.look import colors_of
+from memowidgets.registry import own_names
 
 # Machado, Oliveira and Fernandes (2009): no long-wave and no middle-wave cones; linear RGB.
 SEEN_WITH = {
@@ -77,8 +77,8 @@ def test_everything_stands_out_from_the_page():
 
 
 def test_a_score_looks_the_same_whatever_stands_beside_it():
-    together = colors_of(["mine", *reversed(SCORES), "yours"])
-    assert all(colors_of([name])[name] == together[name] for name in SCORES)
+    together = colors_of(["mine", *reversed(own_names()), "yours"])
+    assert all(colors_of([name])[name] == together[name] for name in own_names())
 
 
 def test_names_of_ones_own_differ_from_the_scores():

@@ -238,7 +238,7 @@ CALLS = {
         MODEL, data, path + "3", members=[EVIL * 9]
     ),
     "no finite score": lambda audit, *_: audit.score(
-        lambda x, *_: x[:, 0] * np.nan, "last", "final"
+        lambda representations: representations[:, 0] * np.nan, "last", "final"
     ),
 }
 

@@ -95,7 +95,7 @@ training = mw.TrainingConfig(epochs=2)
 audit = mw.Audit(mw.models.ConvNet(), data, path="run", members="all", training=training)
 audit.train()
 again = mw.Audit.open("run")
-score = lambda x, _logits, y: module.neighbours(x, y)
+score = module.neighbours
 scores = again.score(score, name="neighbours", checkpoint="final")
 found = again.evaluate(score, truth="canaries", checkpoint="final")
 print(scores.name, len(scores) == len(audit.members), found.auc > 0.9)

@@ -14,7 +14,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.__main__ import main
 from memowidgets.commands.demo import guess_of
-from memowidgets.vocabulary import spoken
+from memowidgets.registry import spoken
 from scripts import live
 from scripts.docs import guarded
 from tests.browser.harness import free_port, opened, save, serving, settled

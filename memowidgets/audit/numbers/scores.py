@@ -1,36 +1,33 @@
-"""The early scores: which there are, how each is computed, and how well it predicts the truth.
+"""The scores of an audit: which there are, how each is computed, and how well it predicts.
 
-To add a score by name, add an entry to `SCORES`. Everything else follows from it: the command
-line, the dashboard's picker, the report and the run directory, which keeps what took time. A reader
-calls it as `memowidgets.vocabulary.SPOKEN` does.
+Which scores there are is asked of `memowidgets.registry`, and what one needs of `inputs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.evidence import (
-    LOGITS,
-    REFERENCES,
-    REPRESENTATIONS,
-    SHADOWS,
-    TRACE,
-    Evidence,
-    Need,
-    ScoreKey,
+from memowidgets.audit.evidence import LOGITS, SHADOWS, Evidence, Need, ScoreKey
+from memowidgets.audit.numbers.computing import compute, is_ready
+from memowidgets.audit.numbers.inputs import (
+    Asked,
+    check_kept,
+    is_defined,
+    kinds_of,
+    lacks_references,
+    needs,
+    uses_layer,
 )
 from memowidgets.audit.numbers.truth import (
     Calibration,
-    aligned_log_lira,
     answered_rightly,
     is_log_lira,
     member_log_lira,
@@ -40,252 +37,33 @@ from memowidgets.audit.numbers.truth import (
     truly_memorized,
     truth_needs,
 )
-from memowidgets.checks import (
-    check_finite,
-    real_number,
-    real_numbers,
-    several,
-    warn_user,
-)
+from memowidgets.checks import real_number, several, warn_user
 from memowidgets.evaluation.curve import Truly
 from memowidgets.evaluation.scored import BY_CLASS, AgainstClass, Rule, Scored
-from memowidgets.files import digest
-from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
-from memowidgets.metrics.arrays import like
-from memowidgets.metrics.logits import FEWEST_CHECKPOINTS
-from memowidgets.metrics.psmi import IMPRECISE, SMALL_CLASSES, small_classes
-from memowidgets.models.device import computed_on, resolve_device
-from memowidgets.progress import Progress
+from memowidgets.registry import Score, all_rows, find_row, is_name, kept_row
 from memowidgets.training.checkpoint import LAYER, Record
 from memowidgets.vocabulary import Note, counted_flagged, listed, verb, whole
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
-# of representation, logits (None where arrays have none) and labels
-Metric = Callable[[NDArray[np.float32], Any, Labels], NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a score is asked for.
-
-    Attributes
-    ----------
-    evidence : Evidence
-        What it is computed from.
-    layer : str
-        Name of a layer.
-    record : Record
-        The checkpoint.
-    progress : Progress or None
-        Receives the progress.
-    """
-
-    evidence: Evidence
-    layer: str
-    record: Record
-    progress: Progress | None = None
-
-    def of(self, metric: str, record: Record | None = None) -> Scored:
-        """Another score of the same layer, here or at another checkpoint."""
-        there = record or self.record
-        return score(self.evidence, metric, self.layer, there.name, self.progress)
-
-    def averaged(self) -> list[Record]:
-        """Return the checkpoints that a mean is taken over.
-
-        Raises
-        ------
-        NotThereError
-            If this evidence has one checkpoint, or no losses.
-        ValueError
-            If there are fewer than two.
-        """
-        if TRACE in self.evidence.absent:
-            raise self.evidence.absent[TRACE].error()
-        records = self.evidence.names.so_far(self.record)
-        if len(records) < FEWEST_CHECKPOINTS:
-            raise ValueError(
-                f"a mean over the checkpoints up to {self.record.name} needs two after step 0, and "
-                f"there {'is one' if records else 'is none'}: choose a later checkpoint or a score "
-                "of one checkpoint such as psmi or loss, or train a new run with checkpoints "
-                "closer together (checkpoint_every of TrainingConfig)"
-            )
-        return records
-
-
-@dataclass(frozen=True)
-class NamedScore:
-    """A score that users call by name, and what it needs. One of two functions computes it.
-
-    Attributes
-    ----------
-    of_layer : callable, optional
-        Takes a layer's representation, (n_members, values), the labels and a seed; returns
-        `Scored`. They are kept in the run directory.
-    of_evidence : callable, optional
-        Takes what is `Asked`; returns `Scored`.
-    needs : tuple of str
-        Kinds of evidence that it uses, such as reference models. Default: representations.
-    at_each : bool
-        Whether it needs the forward pass of each checkpoint so far, not of its own alone.
-    on_device : bool
-        Whether `of_layer` also takes a tensor, which stays on the GPU of the audit.
-    per_class : bool
-        Whether `of_layer` fits each class, so that scores of small classes are inaccurate.
-    tau : float, optional
-        Threshold that means the same for every model; None if there is none.
-    """
-
-    of_layer: Callable[[NDArray[np.float32], Labels, int], Scored] | None = None
-    of_evidence: Callable[[Asked], Scored] | None = None
-    needs: tuple[str, ...] = (REPRESENTATIONS,)
-    at_each: bool = False
-    on_device: bool = False
-    per_class: bool = False
-    tau: float | None = None
-
-    def compute(self, asked: Asked) -> Scored:
-        """Return the scores, computed anew."""
-        if self.of_evidence is not None:
-            return self.of_evidence(asked)
-        evidence, of_layer = (
-            asked.evidence,
-            cast("Callable[..., Scored]", self.of_layer),
-        )
-        held = evidence.of_pass(asked.record, LAYER + asked.layer)
-        (asked.progress or Progress()).report(
-            0, 1, f"computing scores at {asked.layer}"
-        )
-
-        def of(states: Any) -> Scored:
-            return of_layer(states, evidence.labels, int(evidence.manifest["seed"]))
-
-        # on the device, if it has the memory for it
-        found = None
-        if self.on_device:
-            found = computed_on(resolve_device(evidence.device), held, of)
-        return of(held) if found is None else found
-
-    @property
-    def uses_layer(self) -> bool:
-        """Whether it has another value at each layer."""
-        return REPRESENTATIONS in self.needs
-
-
-def _psmi(states: Any, labels: Labels, seed: int) -> Scored:
-    # it needs a deviation of each class
-    rows = np.flatnonzero(np.bincount(labels)[labels] > 1)
-    x, y = (
-        states if len(rows) == len(labels) else states[like(states, rows)],
-        labels[rows],
-    )
-    if len(np.unique(y)) < 2:
-        n = f"{len(rows)} of {len(labels)} members share their class with another"
-        raise ValueError(f"PSMI needs two classes of two members or more: {n}")
-    psmi = PSMI(random_state=seed).fit(x, y)
-    values, errors = psmi.score_samples(x, y, return_std=True)
-    # `score` has names of classes
-    notes = tuple(note for note in psmi.warnings_ if note.key != SMALL_CLASSES)
-    return Scored(rows, values, errors, notes=notes)
-
-
-def _mahalanobis(states: NDArray[np.float32], labels: Labels, seed: int) -> Scored:
-    del labels, seed  # it knows no classes, and draws nothing
-    fitted = Mahalanobis().fit(states)
-    return Scored.of_all(fitted.score_samples(states), fitted.warnings_)
-
-
-def _csl(asked: Asked) -> Scored:
-    losses = [asked.evidence.losses(record) for record in asked.averaged()]
-    return Scored.of_all(csl(np.stack(losses)))
-
-
-def _psmi_mean(asked: Asked) -> Scored:
-    """Mean PSMI; its standard error is at most the mean of theirs, however they correlate."""
-    found = [asked.of("psmi", record) for record in asked.averaged()]
-    errors = [one.errors for one in found if one.errors is not None]
-    # the tolerance was that of one checkpoint
-    notes = (note for one in found for note in one.notes if note.key != IMPRECISE)
-    return Scored(
-        found[0].positions,
-        mean_over_checkpoints(np.stack([one.scores for one in found])),
-        np.mean(errors, axis=0) if len(errors) == len(found) else None,
-        notes=tuple(dict.fromkeys(notes)),
-    )
-
-
-def _baseline(asked: Asked) -> Scored:
-    values = aligned_log_lira(asked.evidence, asked.record.name)
-    rows = np.flatnonzero(~np.isnan(values))
-    return Scored(rows, -values[rows])
-
-
-def _reference(asked: Asked) -> Scored:
-    """Mean logit gap of the reference models that never saw a member."""
-    evidence = asked.evidence
-    gaps = evidence.references.read(asked.record.name).gaps[:, evidence.member_columns]
-    return Scored.of_all(np.nanmean(gaps.astype(np.float64), axis=0))
-
-
-def _rank(*parts: str) -> Callable[[Asked], Scored]:
-    """Return the mean rank of several scores; one that is given twice counts twice."""
-
-    def mean_of(asked: Asked) -> Scored:
-        found = [asked.of(part) for part in parts]
-        # PSMI leaves out small classes
-        rows = min((one.positions for one in found), key=len)
-        values = [one.scores[np.searchsorted(one.positions, rows)] for one in found]
-        notes = dict.fromkeys(note for one in found for note in one.notes)
-        return Scored(rows, mean_rank(np.stack(values)), notes=tuple(notes))
-
-    return mean_of
-
-
-def _loss(asked: Asked) -> Scored:
-    return Scored.of_all(-np.array(asked.evidence.of_pass(asked.record, "losses")))
-
-
-def _logit_gap(asked: Asked) -> Scored:
-    return Scored.of_all(asked.evidence.gaps_of_pass(asked.record))
-
-
-SCORES: dict[str, NamedScore] = {
-    "psmi": NamedScore(of_layer=_psmi, on_device=True, per_class=True, tau=0.0),
-    "loss": NamedScore(of_evidence=_loss, needs=(LOGITS,)),
-    "logit_gap": NamedScore(of_evidence=_logit_gap, needs=(LOGITS,), tau=0.0),
-    "mahalanobis": NamedScore(of_layer=_mahalanobis),
-    "csl": NamedScore(of_evidence=_csl, needs=(TRACE,)),
-    "psmi_mean": NamedScore(
-        of_evidence=_psmi_mean, needs=(REPRESENTATIONS, TRACE), at_each=True
-    ),
-    "psmi+csl": NamedScore(
-        of_evidence=_rank("psmi", "csl"), needs=(REPRESENTATIONS, TRACE)
-    ),
-    "baseline": NamedScore(of_evidence=_baseline, needs=(SHADOWS,), tau=-4.0),
-    "reference": NamedScore(of_evidence=_reference, needs=(REFERENCES,)),
-    "reference+csl": NamedScore(
-        of_evidence=_rank("csl", "reference", "reference"), needs=(REFERENCES, TRACE)
-    ),
-    "reference+psmi+csl": NamedScore(
-        of_evidence=_rank("psmi", "csl", "reference"),
-        needs=(REFERENCES, REPRESENTATIONS, TRACE),
-    ),
-}
+# a row of the registry, or a function whose parameters are what it needs
+Metric = Score | Callable[..., Any]
 BASELINE = "baseline"
-EARLY = tuple(name for name, known in SCORES.items() if SHADOWS not in known.needs)
-PER_LAYER = tuple(name for name, known in SCORES.items() if known.uses_layer)
+_TENTH = 0.1  # of the members: the budget at which scores are compared without a truth
 SHARED_NOISE = Note(
     "shared noise",
-    "baseline and truth are from the same shadow models and share their noise: the baseline's AUC "
-    "is too high",
+    "score and truth are from the same shadow models and share their noise: the score's AUC is too "
+    "high",
 )
+
+
+# the rows of the registry
 
 
 def metrics_of(evidence: Evidence, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the names of the scores that the evidence allows, with `more` kinds of it."""
     there = {*evidence.kinds, *more}
-    return tuple(name for name, known in SCORES.items() if set(known.needs) <= there)
+    return tuple(name for name, row in all_rows().items() if kinds_of(row) <= there)
 
 
 def opening_metric(evidence: Evidence) -> str:
@@ -293,131 +71,59 @@ def opening_metric(evidence: Evidence) -> str:
     return next(iter(metrics_of(evidence)), "psmi")
 
 
-def is_defined(evidence: Evidence, metric: str | Metric, record: Record) -> bool:
-    """Return whether there are enough checkpoints for a score, if it is a mean over them."""
-    is_mean = TRACE in _named_score(metric).needs
-    return not is_mean or len(evidence.names.so_far(record)) >= FEWEST_CHECKPOINTS
+def is_early(row: Score) -> bool:
+    """Return whether a score needs no shadow models, which the truth comes from."""
+    return SHADOWS not in kinds_of(row)
 
 
-def needs(evidence: Evidence, metric: str | Metric, record: Record) -> list[Need]:
-    """Return what a score needs of which checkpoints; `Evidence.missing` says what is not there."""
-    known, so_far = _named_score(metric), evidence.names.so_far(record)
-    if SHADOWS in known.needs:
-        return truth_needs(evidence, record)
-    if known.at_each:  # the passes have the losses
-        return [Need("pass", one.name) for one in so_far]
-    here = (
-        [Need("pass", record.name)]
-        if {REPRESENTATIONS, LOGITS} & {*known.needs}
-        else []
-    )
-    return here + [Need("losses", one.name) for one in so_far if TRACE in known.needs]
+def ask(
+    evidence: Evidence,
+    layer: str | int = "last",
+    checkpoint: str | float = "prediction",
+) -> Asked:
+    """Return where a score is asked for, by the names that users give."""
+    names = evidence.names
+    return Asked(evidence, names.layer(layer), names.record(checkpoint))
 
 
-def lacks_references(evidence: Evidence, metric: str, record: Record) -> bool:
-    """Return whether a score needs reference models that are not there at a checkpoint."""
-    models = evidence.references
-    there = bool(models.indices) and record.name in models.checkpoints
-    return REFERENCES in SCORES[metric].needs and not there
+def row_at(
+    evidence: Evidence,
+    metric: str | Metric,
+    layer: str | int = "last",
+    checkpoint: str | float = "prediction",
+) -> Score:
+    """Return the row of a score, or what was kept of one whose function is not here."""
+    try:
+        return find_row(metric)
+    except ValueError:
+        if not isinstance(metric, str) or not is_name(metric):
+            raise
+        about = _kept_beside(metric, ask(evidence, layer, checkpoint))
+        if "needs" not in about:
+            raise
+        return kept_row(metric, about)
+
+
+def _kept_beside(metric: str, asked: Asked) -> Mapping[str, str]:
+    """Return what was kept beside the values of a score, of whichever version."""
+    evidence, record = asked.evidence, asked.record
+    of = evidence.weights_at(record)
+    for layer in (asked.layer, ""):
+        key = ScoreKey(metric, layer, record.name, of, evidence.target, "")
+        about = evidence.scores.about(key)
+        if about:
+            return about
+    return {}
 
 
 def is_computed(
     evidence: Evidence,
-    metric: str,
+    metric: str | Metric,
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
 ) -> bool:
-    """Return whether `score` answers without computing anything."""
-    record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
-    known, kept = SCORES[metric], _part_of(metric)
-    if lacks_references(evidence, metric, record) or not is_defined(
-        evidence, metric, record
-    ):
-        return False
-
-    def is_there(need: Need) -> bool:
-        at = evidence.checkpoints[need.checkpoint]
-        if need.what == "pass" and known.uses_layer:
-            key = evidence.score_key(kept, name, at.record)
-            return evidence.uses_kept(at) and evidence.scores.has(key)
-        return need.what == "pool" or evidence.has(need)
-
-    return all(map(is_there, needs(evidence, metric, record)))
-
-
-def _part_of(metric: str | Metric) -> str:
-    """Return the score of a layer that a score is, or is a mean of."""
-    is_one = _named_score(metric).of_layer is not None
-    return str(metric) if is_one else "psmi"
-
-
-class ScorePart(NamedTuple):
-    """What is kept of a score: a score of one layer at one checkpoint.
-
-    Attributes
-    ----------
-    key : ScoreKey
-        By what it is kept.
-    metric, layer : str or callable, str
-        What it is.
-    record : Record
-        Where it is.
-    """
-
-    key: ScoreKey
-    metric: str | Metric
-    layer: str
-    record: Record
-
-
-def parts_of(
-    evidence: Evidence,
-    metric: str | Metric,
-    layer: str | int,
-    checkpoint: str | float,
-    own: str = "",
-) -> list[ScorePart]:
-    """Return what is to be kept of a score: itself, or those that it is a mean of.
-
-    `own` is as in `score`.
-    """
-    name, record = evidence.names.layer(layer), evidence.names.record(checkpoint)
-    if own:
-        return [ScorePart(evidence.score_key(own, name, record), metric, name, record)]
-    known = _named_score(metric)
-    if not known.uses_layer or not isinstance(metric, str):
-        return []
-    part, records = _part_of(metric), [record]
-    if known.at_each:
-        records = evidence.names.so_far(record)
-    return [
-        ScorePart(evidence.score_key(part, name, one), part, name, one)
-        for one in records
-    ]
-
-
-def own_name(
-    metric: str | Metric, name: str | None = None, version: str | None = None
-) -> str:
-    """Return the name by which the scores of a user's function are kept; "" without a version."""
-    if version is None:
-        return ""
-    if isinstance(metric, str):
-        what = f"version= is for a function of your own, not for {metric!r}"
-        raise ValueError(what)  # noqa: TRY004 - a name is as good a type
-    return f"own-{digest([name or _name_of(metric), version])}"
-
-
-def is_known(evidence: Evidence, part: ScorePart) -> bool:
-    """Return whether a part of a score was computed before."""
-    uses_kept = evidence.uses_kept(evidence.checkpoints[part.record.name])
-    return uses_kept and evidence.scores.find(part.key) is not None
-
-
-def computed(evidence: Evidence, part: ScorePart, progress: Progress | None) -> Scored:
-    """Return a part of a score, computed anew."""
-    asked = Asked(evidence, part.layer, part.record, progress)
-    return _named_score(part.metric).compute(asked)
+    """Return whether `score` answers without computing anything that takes time."""
+    return is_ready(find_row(metric), ask(evidence, layer, checkpoint))
 
 
 def score(
@@ -425,41 +131,19 @@ def score(
     metric: str | Metric,
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
-    progress: Progress | None = None,
-    own: str = "",
 ) -> Scored:
     """Score the members, as `Audit.score` describes; take what was computed before.
-
-    `own` is the name by which scores of a user's function are kept.
 
     Raises
     ------
     StoreError
         If the evidence lacks something of `needs`.
     ValueError
-        If a score is NaN or infinite, as those of a broken pass are.
+        If the score is not one number for each member.
     """
-    known, layer = _named_score(metric), evidence.names.layer(layer)
-    record = evidence.names.record(checkpoint)
-    at, found = evidence.checkpoints[record.name], None
-    kept_as = str(metric) if known.of_layer is not None else own
-    if kept_as and evidence.uses_kept(at):
-        found = evidence.scores.find(evidence.score_key(kept_as, layer, record))
-    if found is None:
-        found = known.compute(Asked(evidence, layer, record, progress))
-    _check_kept(found.scores, f"the scores by {_name_of(metric)}", record)
-    found = found.only(~np.isin(found.positions, evidence.undrawn))
-    labels, names, notes = (
-        evidence.labels[found.positions],
-        evidence.data.class_names,
-        found.notes,
-    )
-    if known.per_class:
-        notes = (
-            *small_classes(names, np.bincount(labels, minlength=len(names))),
-            *notes,
-        )
-    return replace(found, labels=labels, notes=notes)
+    row, asked = find_row(metric), ask(evidence, layer, checkpoint)
+    found = compute(row, asked)
+    return replace(found, labels=evidence.labels[found.positions])
 
 
 def scored_members(
@@ -467,7 +151,6 @@ def scored_members(
     metric: str | Metric,
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
-    progress: Progress | None = None,
     *,
     truth: bool = True,
 ) -> Scored:
@@ -480,32 +163,28 @@ def scored_members(
     StoreError
         If the evidence lacks something of `needs`, or of what log-LiRA needs.
     """
-    found, known = (
-        score(evidence, metric, layer, checkpoint, progress),
-        _named_score(metric),
-    )
-    rows, right, planted = (
-        found.positions,
-        answered_rightly(evidence),
-        evidence.data.canaries,
-    )
+    row, asked = find_row(metric), ask(evidence, layer, checkpoint)
+    found = score(evidence, row, layer, checkpoint)
+    rows, canaries = found.positions, evidence.data.canaries
+    right = answered_rightly(evidence)
     values = member_log_lira(evidence) if truth else None
     ids = evidence.members[rows]
 
     def doubtful(eta: float) -> Truly | None:
         if values is None:
             return None
-        return doubt(evidence, metric, found, pd.Series(values[rows] >= eta, ids), eta)
+        memorized = pd.Series(values[rows] >= eta, ids)
+        return doubt(evidence, row, found, memorized, eta)
 
     return replace(
         found,
         log_lira=None if values is None else values[rows],
-        metric=_name_of(metric),
-        layer=evidence.names.layer(layer) if known.uses_layer else "",
-        checkpoint=evidence.names.record(checkpoint).name,
-        natural=known.tau,
+        metric=row.name,
+        layer=asked.layer if uses_layer(row) else "",
+        checkpoint=asked.record.name,
+        natural=row.tau,
         ids=ids,
-        canaries=None if planted is None else planted[evidence.member_rows[rows]],
+        canaries=None if canaries is None else canaries[evidence.member_rows[rows]],
         right=None if right is None else right[rows],
         doubt=doubtful,
     )
@@ -513,7 +192,7 @@ def scored_members(
 
 def doubt(
     evidence: Evidence,
-    metric: str | Metric,
+    row: Score,
     found: Scored,
     memorized: pd.Series,
     eta: float,
@@ -526,14 +205,14 @@ def doubt(
     if expected is None:
         return None
     scores = pd.Series(found.scores, evidence.members[found.positions])
-    # the baseline owes its values to the shadow models, as the truth does
-    known = Calibration(evidence, eta, scores, independent=metric != BASELINE)
+    # a score of the shadow models, such as the baseline, owes its values to them as the truth does
+    known = Calibration(evidence, eta, scores, independent=is_early(row))
     of_each = known.probability().reindex(memorized.index).to_numpy(np.float64)
     return Truly(expected, evidence.n_shadows, of_each, known.bias)
 
 
 def named_series(
-    evidence: Evidence, metric: str | Metric, found: Scored, name: str | None = None
+    evidence: Evidence, row: Score, found: Scored, name: str | None = None
 ) -> tuple[pd.Series, pd.Series | None]:
     """Return scores and their standard errors by id; warn of members that have none."""
     members = evidence.members
@@ -542,19 +221,27 @@ def named_series(
     scored = np.union1d(found.positions, evidence.undrawn)
     left_out = np.setdiff1d(np.arange(len(members)), scored)
     if len(left_out):
-        why = "their class has fewer than two"
-        if metric == BASELINE:
-            why = "they are in every shadow model or in none"
         warn_user(
-            f"{len(left_out)} members have no score, {why}: {listed(members[left_out], 5)}"
+            f"{len(left_out)} members have no score, {_why_unscored(row)}: "
+            f"{listed(members[left_out], 5)}"
         )
-    label, errors = name or _name_of(metric), found.errors
+    label, errors = name or row.name, found.errors
     index = evidence.member_index[found.positions]
     # a user may write to theirs
     values = pd.Series(found.scores.copy(), index, name=label)
     if errors is None:
         return values, None
     return values, pd.Series(errors.copy(), index, name=f"{label}_std")
+
+
+def _why_unscored(row: Score) -> str:
+    """Return why a score leaves members out."""
+    made_of = [row, *(find_row(part) for part in row.parts)]
+    if any(one.fits_classes for one in made_of):
+        return "their class has fewer than two"
+    if row.name == BASELINE:
+        return "they are in every shadow model or in none"
+    return f"{row.name} is NaN for them"
 
 
 def states(
@@ -570,20 +257,10 @@ def probabilities(evidence: Evidence, checkpoint: str | float) -> Floats:
     from scipy.special import softmax
 
     record = evidence.names.record(checkpoint)
-    logits = evidence.logits(record)
     # −inf: no such option
-    _check_kept(logits, "the logits", record, allowed=-np.inf)
+    logits = check_kept(evidence.logits(record), "logits", record, allowed=-np.inf)
     found: Floats = softmax(logits.astype(np.float64), axis=1)
     return found
-
-
-def _check_kept(
-    values: NDArray[Any], what: str, record: Record, allowed: float = 0.0
-) -> None:
-    """Raise for a NaN or an infinite value, which no pass writes."""
-    where = f"{what} at {record.name}"
-    remedy = f"what was kept of {record.name} is broken, so delete it and make it again"
-    check_finite(values, where, remedy, row="member", allowed=allowed)
 
 
 def of_members(values: Floats, rows: Any, n: int) -> Floats:
@@ -598,7 +275,7 @@ def notes_on_zero(metric: str | Metric, found: Scored) -> tuple[Note, ...]:
 
     It is a reader's sentence, the same wherever a τ is answered.
     """
-    if not _named_score(metric).per_class or found.labels is None:
+    if not find_row(metric).fits_classes or found.labels is None:
         return ()
     at_zero = int((found.scores <= 0).sum())
     by_class = int(evaluation.below_class(found.scores, found.labels).sum())
@@ -626,47 +303,6 @@ def checked_rule(tau: Any) -> Rule:
     return tau if is_rule else real_number("tau", tau)
 
 
-def _custom(metric: Metric, asked: Asked) -> Scored:
-    """Return scores by a function of the user's."""
-    evidence, record = asked.evidence, asked.record
-    states = np.array(evidence.of_pass(record, LAYER + asked.layer), np.float32)
-    logits = (
-        np.array(evidence.of_pass(record, "logits"))
-        if LOGITS in evidence.kinds
-        else None
-    )
-    labels = evidence.labels.copy()
-    found = metric(states, logits, labels)  # it may write to all three
-    values = real_numbers(found, "the values that the metric returned").astype(
-        np.float64
-    )
-    if values.shape != labels.shape:
-        raise ValueError(
-            f"the metric returned the shape {values.shape}; it must return one value for each "
-            f"of {len(labels)} members"
-        )
-    check_finite(values, "the values that the metric returned")
-    return Scored.of_all(values)
-
-
-def _named_score(metric: str | Metric) -> NamedScore:
-    """Return the score of that name, or one that calls a function of the user's."""
-    if isinstance(metric, str) and metric in SCORES:
-        return SCORES[metric]
-    if not isinstance(metric, str) and callable(metric):
-        return NamedScore(of_evidence=partial(_custom, metric))
-    raise ValueError(
-        f"unknown score {metric!r}; valid: {', '.join(SCORES)}, or a callable "
-        "(representation, logits, labels)"
-    )
-
-
-def _name_of(metric: str | Metric) -> str:
-    if isinstance(metric, str):
-        return metric
-    return str(getattr(metric, "__name__", type(metric).__name__))
-
-
 # how well a score predicts the truth
 
 
@@ -679,23 +315,24 @@ def evaluate(
     truth: str | ArrayLike = "log_lira",
 ) -> evaluation.Evaluation:
     """Compare a score with the ground truth, as `Audit.evaluate` describes."""
-    found = score(evidence, metric, layer, checkpoint)
+    row = find_row(metric)
+    found = score(evidence, row, layer, checkpoint)
     pairs = _pairs(evidence, found, memorized_members(evidence, truth, eta))
     notes = [
         *evidence.notes_at(checkpoint),
         *found.notes,
-        *notes_on_zero(metric, found),
+        *notes_on_zero(row, found),
     ]
     notes += notes_on_truth(
         evidence, truth, len(evidence.members) - len(pairs), "member"
     )
-    if metric == BASELINE and is_log_lira(truth):
+    if not is_early(row) and is_log_lira(truth):
         notes.append(SHARED_NOISE)
     columns = pairs["score"].to_numpy(), pairs["memorized"].to_numpy()
     result = evaluation.roc(*columns, positives=positives(truth)).with_warnings(*notes)
     if not is_log_lira(truth):
         return result
-    known = doubt(evidence, metric, found, pairs["memorized"], eta)
+    known = doubt(evidence, row, found, pairs["memorized"], eta)
     return result if known is None else result.with_truly(known)
 
 
@@ -724,14 +361,18 @@ def notes_on_truth(
 class Candidate(NamedTuple):
     """A score at a layer of a checkpoint; the layer is empty for scores without one."""
 
-    metric: str
+    row: Score
     layer: str
     record: Record
+
+    def ask(self, evidence: Evidence) -> Asked:
+        """Return where it is asked for."""
+        return ask(evidence, self.layer or "last", self.record.name)
 
 
 def pick_candidates(
     evidence: Evidence,
-    metrics: str | Iterable[str] | None = None,
+    metrics: str | Metric | Iterable[str | Metric] | None = None,
     layers: str | int | Iterable[str | int] = "last",
     checkpoints: str | float | Iterable[str | float] = "prediction",
 ) -> list[Candidate]:
@@ -741,26 +382,24 @@ def pick_candidates(
     that an earlier row makes. Reference models are asked at some checkpoints only.
     """
     by_default = metrics is None
-    chosen = metrics_of(evidence) if metrics is None else metrics
-    chosen = [chosen] if isinstance(chosen, str) else several("metrics", chosen)
+    chosen: Any = metrics_of(evidence) if metrics is None else metrics
+    is_one = isinstance(chosen, str | Score) or callable(chosen)
+    rows = [
+        find_row(one) for one in ([chosen] if is_one else several("metrics", chosen))
+    ]
     records, made, found = evidence.names.some_records(checkpoints), set[Need](), []
-    for record, metric in product(records, chosen):
-        if (by_default or len(records) > 1) and not is_defined(
-            evidence, metric, record
-        ):
+    for record, row in product(records, rows):
+        asked = ask(evidence, "last", record.name)
+        if (by_default or len(records) > 1) and not is_defined(row, asked):
             continue
-        wanted = needs(evidence, metric, record)
-        missing = {need for need in wanted if not evidence.has(need)} - made
+        missing = {need for need in needs(row, asked) if not evidence.has(need)} - made
         elsewhere = any(need.checkpoint != record.name for need in missing)
-        if by_default and (
-            elsewhere
-            or metric not in EARLY
-            or lacks_references(evidence, metric, record)
-        ):
+        unasked = elsewhere or not is_early(row) or lacks_references(row, asked)
+        if by_default and unasked:
             continue
         made |= missing
-        of_layers = evidence.names.some_layers(layers) if metric in PER_LAYER else [""]
-        found += [Candidate(metric, layer, record) for layer in of_layers]
+        of_layers = evidence.names.some_layers(layers) if uses_layer(row) else [""]
+        found += [Candidate(row, layer, record) for layer in of_layers]
     return found
 
 
@@ -770,14 +409,59 @@ def compare(
     eta: float = 4.0,
     truth: str | ArrayLike = "log_lira",
 ) -> pd.DataFrame:
-    """Tabulate the AUC of several scores, as `Audit.compare` describes."""
+    """Tabulate the AUC of several scores, as `Audit.compare` describes.
+
+    Where nobody knows which members are memorised, scores are compared with the first one.
+    """
+    if is_log_lira(truth) and not evidence.has_ground_truth:
+        return _compare_ranks(evidence, picks)
     rows = []
-    for metric, layer, record in picks:
-        found = evaluate(evidence, metric, layer or "last", record.name, eta, truth)
-        at = {"checkpoint": record.name, "epoch": record.epoch}
-        areas = {**area(found), **_true_area(found)}
-        rows.append({"metric": metric, "layer": layer, **at, **areas})
+    for pick in picks:
+        row, layer, record = pick
+        found = evaluate(evidence, row, layer or "last", record.name, eta, truth)
+        rows.append({**_named(pick), **area(found), **_true_area(found)})
     return pd.DataFrame(rows)
+
+
+def _named(pick: Candidate) -> dict[str, Any]:
+    """Return which score it is, as columns of a table."""
+    return {
+        "metric": pick.row.name,
+        "layer": pick.layer,
+        "checkpoint": pick.record.name,
+        "epoch": pick.record.epoch,
+    }
+
+
+def _compare_ranks(evidence: Evidence, picks: Sequence[Candidate]) -> pd.DataFrame:
+    """Tabulate how well the ranks of each score agree with those of the first."""
+    from scipy.stats import spearmanr
+
+    of_each = []
+    for pick in picks:
+        asked = pick.ask(evidence)
+        found = score(evidence, pick.row, asked.layer, asked.record.name)
+        of_each.append(of_members(found.scores, found.positions, len(evidence.members)))
+        if len(of_each) == 1:
+            tau = found.tau if pick.row.tau is None else pick.row.tau
+    rows = []
+    for pick, values in zip(picks, of_each, strict=True):
+        both = ~(np.isnan(of_each[0]) | np.isnan(values))
+        first, other = of_each[0][both], values[both]
+        tenth = max(1, round(_TENTH * len(first)))
+        flagged = int((first <= tau).sum())
+        row = {"n": len(first), "rho": float(spearmanr(first, other).statistic)}
+        row |= {"tenth": tenth, "tenth_both": _in_both(first, other, tenth)}
+        row |= {"flagged": flagged, "flagged_both": _in_both(first, other, flagged)}
+        rows.append({**_named(pick), **row})
+    return pd.DataFrame(rows)
+
+
+def _in_both(first: Floats, other: Floats, budget: int) -> int:
+    """Return how many members are among the `budget` lowest by each of two scores."""
+    lowest = np.argsort(first, kind="stable")[:budget]
+    lowest_other = np.argsort(other, kind="stable")[:budget]
+    return len(np.intersect1d(lowest, lowest_other))
 
 
 def area(found: evaluation.Evaluation) -> dict[str, float]:
@@ -811,9 +495,9 @@ def needs_of(
 
     With `answers`, also what the model's answers at the checkpoint need.
     """
-    found = []
+    found: list[Need] = []
     if metric is not None:
-        found = needs(evidence, metric, evidence.names.record(checkpoint))
+        found += needs(find_row(metric), ask(evidence, "last", checkpoint))
     if truth is not None and is_log_lira(truth) and evidence.has_ground_truth:
         found += truth_needs(evidence, evidence.names.record("final"))
     if answers and LOGITS in evidence.kinds:
@@ -842,13 +526,14 @@ def pooled_evaluation(
     targets : iterable of Evidence
         The evidence with each of these in its turn as the target, at least one.
     """
+    row = find_row(metric)
     pairs: list[pd.DataFrame] = []
     notes: dict[str, Note] = {}
     truly, n_members = 0.0, 0
     first: Evidence | None = None
     for target in targets:
         first = first or target
-        found = score(target, metric, layer, "prediction")
+        found = score(target, row, layer, "prediction")
         notes = {note.key: note for note in found.notes} | notes
         memorized = memorized_members(target, truth, eta)
         if not with_canaries and evidence.data.canaries is not None:

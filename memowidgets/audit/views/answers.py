@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import OF_ARRAYS, REFERENCES, Cache, Evidence
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER
+from memowidgets.audit.numbers.inputs import (
+    is_defined,
+    kinds_of,
+    lacks_references,
+    needs,
+    uses_layer,
+)
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
     member_gaps,
@@ -33,9 +39,10 @@ from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status, resolve_device
 from memowidgets.progress import Progress, duration_in_words
+from memowidgets.registry import all_rows, find_row, own_names
 from memowidgets.report.page import as_page
 from memowidgets.store import NotThereError, StoreError, without_advice
-from memowidgets.vocabulary import Note, size_in_words, spoken, visible, whole
+from memowidgets.vocabulary import Note, size_in_words, visible, whole
 from memowidgets.widgets.messages import (
     Choice,
     Missing,
@@ -102,16 +109,14 @@ class AuditView:
     def score_choices(self) -> Sequence[Choice]:
         """Scores that there is evidence for, and those that need reference models."""
         evidence = self._audit.evidence
-        can_list = evidence.whole is None and not evidence.given
-        more = (
-            (REFERENCES,)
-            if can_list and evidence.manifest.get("recording") is None
-            else ()
-        )
+        more = (REFERENCES,) if _can_train(evidence) else ()
         first = scores.opening_metric(evidence)
+        rows = all_rows()
+        listed = {*scores.metrics_of(evidence, more), *rows.keys() - own_names()}
         return [
-            Choice(name, spoken(name), name == first, uses_layer=name in PER_LAYER)
-            for name in scores.metrics_of(evidence, more)
+            Choice(name, row.spoken, name == first, uses_layer=uses_layer(row))
+            for name, row in rows.items()
+            if name in listed
         ]
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
@@ -120,11 +125,17 @@ class AuditView:
 
     def missing(self, score: str, layer: str, checkpoint: str) -> Missing:
         """What `view` has to make: reference models, or forward passes, as long as the last one."""
-        evidence = self._audit.evidence
-        record = evidence.names.record(checkpoint)
-        if scores.lacks_references(evidence, score, record):
-            return self._missing_references(evidence, record.name)
-        wanted = scores.needs(evidence, score, record)
+        evidence, row = self._audit.evidence, find_row(score)
+        asked = scores.ask(evidence, layer, checkpoint)
+        there = {*evidence.kinds, *([REFERENCES] if _can_train(evidence) else [])}
+        lacks = sorted(kinds_of(row) - there)
+        if lacks:
+            return Missing(why_not=_lacking(evidence, lacks[0]))
+        if lacks_references(row, asked):
+            return self._missing_references(evidence, asked.record.name)
+        if not is_defined(row, asked):
+            return Missing(why_not="it needs two checkpoints after step 0")
+        wanted = needs(row, asked)
         n = len(evidence.missing(wanted))
         doing = f"Scoring {whole(len(evidence.members))} samples"
         if not n:
@@ -133,11 +144,8 @@ class AuditView:
             why_not = "".join(
                 made.why_not("").what for made in lacking[:1] if not made.are_there
             )
-            short = (
-                score in PER_LAYER
-                and not lacking
-                and _is_small(evidence, layer, checkpoint)
-            )
+            short = uses_layer(row) and _is_small(evidence, layer, checkpoint)
+            short = (short or score not in own_names()) and not lacking
             return Missing(cost=f"{doing}.", short=short, why_not=why_not)
         seconds, size = self._audit.run.pass_cost()
         doing += f" at {n} checkpoints" if n > 1 else ""
@@ -210,20 +218,21 @@ class AuditView:
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> Scored:
         """Return the numbers behind a choice, computed if need be."""
-        place = score, layer, checkpoint
+        row = find_row(score)
+        place = row, layer, checkpoint
         evidence = self._audit.evidence_for(*place, answers=True, progress=progress)
-        record = evidence.names.record(checkpoint)
-        lacks = scores.lacks_references(evidence, score, record)
-        if lacks and self._missing_references(evidence, record.name).trains:
+        asked = scores.ask(evidence, layer, checkpoint)
+        lacks = lacks_references(row, asked)
+        if lacks and self._missing_references(evidence, asked.record.name).trains:
             self._audit.run_references(_REFERENCES, progress=progress or Progress())
             evidence = self._audit.evidence_for(*place, progress=progress)
-        found = scores.scored_members(evidence, *place, progress)
+        found = scores.scored_members(evidence, *place)
         of_classes = self._probabilities(evidence, checkpoint)
-        where = f", {layer_label(layer)}" if score in PER_LAYER else ""
-        shared = (scores.SHARED_NOISE,) if score == BASELINE else ()
+        where = f", {layer_label(layer)}" if uses_layer(row) else ""
+        shared = () if scores.is_early(row) else (scores.SHARED_NOISE,)
         return replace(
             found,
-            title=f"{spoken(score)}{where}, {visible(checkpoint.replace('-', ' '), 60)}",
+            title=f"{row.spoken}{where}, {visible(checkpoint.replace('-', ' '), 60)}",
             probabilities=None if of_classes is None else of_classes[found.positions],
             nearby=self._nearby(evidence, layer, checkpoint, found.positions),
             warnings=(
@@ -233,14 +242,18 @@ class AuditView:
                 *(notes_on_shape(evidence) if evidence.has_ground_truth else ()),
             ),
             notes=(
-                *scores.notes_on_zero(score, found),
+                *scores.notes_on_zero(row, found),
                 *_note_on_draws(evidence),
             ),
         )
 
     def revision(self) -> Hashable:
-        """A value that changes with any new checkpoint, shadow model or ground truth."""
-        return self._audit.evidence
+        """A value that changes with any new checkpoint, shadow model or ground truth.
+
+        So it does when a cell adds a score of a user's, or replaces one.
+        """
+        rows = tuple(all_rows().values())
+        return self._audit.evidence, rows
 
     def samples(self) -> Dataset:
         """The target's members, in the order that positions count."""
@@ -252,17 +265,18 @@ class AuditView:
         """Return all that is known of one member; it is memorised from a log-LiRA of η on."""
         evidence = self._audit.evidence
         checkpoints = _checkpoints(evidence)
-        n, per_layer = len(evidence.member_rows), score in PER_LAYER
+        row = find_row(score)
+        n, per_layer = len(evidence.member_rows), uses_layer(row)
         layers = _layers(evidence) if per_layer else [Choice("", "")]
         values = np.full((len(checkpoints), len(layers)), np.nan)
         for i, at in enumerate(checkpoints):
             for j, of in enumerate(layers):
                 place = of.value or "last", at.value
-                if not scores.is_computed(evidence, score, *place):
+                if not scores.is_computed(evidence, row, *place):
                     continue
                 # the shadow models kept no gaps there
                 with suppress(StoreError, ValueError):
-                    found = scores.score(evidence, score, *place)
+                    found = scores.score(evidence, row, *place)
                     values[i, j] = scores.of_members(found.scores, found.positions, n)[
                         position
                     ]
@@ -285,7 +299,7 @@ class AuditView:
         except StoreError as error:
             notes.append(f"No neighbours: {without_advice(error)}.")
         return SampleDetail(
-            title=spoken(score),
+            title=row.spoken,
             checkpoints=_mark(checkpoints, checkpoint),
             layers=_mark(layers, layer if per_layer else ""),
             scores=values,
@@ -440,6 +454,19 @@ def _layers(evidence: Evidence) -> list[Choice]:
 
 def _in_words(seconds: float) -> str:
     return duration_in_words(max(seconds, 1))
+
+
+def _can_train(evidence: Evidence) -> bool:
+    """Whether reference models can be trained: not of arrays, a recording or a shadow model."""
+    is_run = evidence.whole is None and not evidence.given
+    return is_run and evidence.manifest.get("recording") is None
+
+
+def _lacking(evidence: Evidence, kind: str) -> str:
+    """Return why a kind of evidence is not there."""
+    if kind in evidence.absent:
+        return evidence.absent[kind].what
+    return f"it needs {kind}, and there are none"
 
 
 def _note_on_draws(evidence: Evidence) -> tuple[Note, ...]:

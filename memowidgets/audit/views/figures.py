@@ -12,17 +12,20 @@ from numpy.typing import ArrayLike
 
 from memowidgets import charts
 from memowidgets.audit.evidence import REFERENCES, Evidence, Need
+from memowidgets.audit.numbers.computing import is_ready
 from memowidgets.audit.numbers.definitions import compare_memorization
-from memowidgets.audit.numbers.scores import (
-    BASELINE,
-    EARLY,
-    SCORES,
-    area,
-    evaluate,
-    is_computed,
+from memowidgets.audit.numbers.inputs import (
+    Asked,
     is_defined,
     lacks_references,
     needs,
+    uses_layer,
+)
+from memowidgets.audit.numbers.scores import (
+    area,
+    ask,
+    evaluate,
+    is_early,
 )
 from memowidgets.audit.numbers.truth import (
     is_log_lira,
@@ -32,8 +35,8 @@ from memowidgets.audit.numbers.truth import (
     truly_memorized,
 )
 from memowidgets.checks import real_number, several
+from memowidgets.registry import Score, all_rows, find_row
 from memowidgets.store import NotThereError, StoreError
-from memowidgets.training.checkpoint import Record
 from memowidgets.vocabulary import listed, memorised
 
 if TYPE_CHECKING:
@@ -53,7 +56,6 @@ NAMES = (
 ETAS = tuple(np.arange(1, 12.5, 0.5).tolist())
 PANEL_ETAS = (4.0, 6.0, 8.0, 10.0)
 _PREDICTORS = ("psmi", "loss", "logit_gap")
-_OF_LAYER = tuple(name for name, known in SCORES.items() if known.of_layer is not None)
 _ALL = 'audit.compare(layers="all", checkpoints="all") computes all that can be'
 _MOST_PANELS = 12
 _MOST_NAMED = 4
@@ -199,25 +201,22 @@ class _Desk:
             self.reasons.append(self.no_truth)
             return {}
         evidence, found, undone = self.evidence, dict[str, "Evaluation"](), []
-        record = evidence.names.record(checkpoint)
+        asked = ask(evidence, layer, checkpoint)
         for metric in metrics:
-            lacks = lacks_references(evidence, metric, record)
+            row = find_row(metric)
+            lacks = lacks_references(row, asked)
             without = lacks and REFERENCES not in evidence.kinds
-            if without or not is_defined(evidence, metric, record):
+            if without or not is_defined(row, asked):
                 continue
-            if (
-                metric != BASELINE
-                and not lacks
-                and self._is_undone(metric, layer, record)
-            ):
+            if is_early(row) and not lacks and self._is_undone(row, asked):
                 undone.append(metric)
                 continue
             try:
                 found[metric] = evaluate(
                     evidence,
-                    metric,
+                    row,
                     layer,
-                    record.name,
+                    asked.record.name,
                     self.eta if eta is None else eta,
                     self.truth if truth is None else truth,
                 )
@@ -225,15 +224,15 @@ class _Desk:
                 self.reasons.append(error)
         if undone:
             what = f"not computed: {listed(undone)}"
-            self.reasons.append(NotThereError(what, _ALL, record.name))
+            self.reasons.append(NotThereError(what, _ALL, asked.record.name))
         return found
 
-    def _is_undone(self, metric: str, layer: str, record: Record) -> bool:
+    def _is_undone(self, row: Score, asked: Asked) -> bool:
         """Whether a score is not computed yet, and could be; what can't be made says so itself."""
         evidence = self.evidence
-        if is_computed(evidence, metric, layer, record.name):
+        if is_ready(row, asked):
             return False
-        wanted = needs(evidence, metric, record)
+        wanted = needs(row, asked)
         return all(map(evidence.has, wanted)) or bool(evidence.missing(wanted))
 
     def _of_canaries(self) -> dict[str, Evaluation]:
@@ -283,7 +282,9 @@ class _Desk:
         """All scores at the prediction checkpoint."""
         names = self.evidence.names
         at_end = names.prediction().record == names.final()
-        found = self.evaluations(EARLY if at_end else SCORES)
+        rows = all_rows()
+        early = [name for name, row in rows.items() if is_early(row)]
+        found = self.evaluations(early if at_end else rows)
         notes: list[str | Exception] = [
             note for one in found.values() for note in one.warnings
         ]
@@ -308,7 +309,7 @@ class _Desk:
             self.reasons.append(
                 f"{len(names)} of {len(self.later)} checkpoints are shown"
             )
-        at = {self._label(name): self.evaluations(SCORES, name) for name in names}
+        at = {self._label(name): self.evaluations(all_rows(), name) for name in names}
         curves = [
             charts.roc_table(found, panel=panel) for panel, found in at.items() if found
         ]
@@ -371,8 +372,13 @@ class _Desk:
         layers = self.evidence.names.layer_names
         if len(layers) < _FEWEST:
             raise NotThereError(f"there is only one layer, {', '.join(layers)}")
+        of_layer = [
+            name
+            for name, row in all_rows().items()
+            if uses_layer(row) and not row.parts
+        ]
         rows = [
-            areas(self.evaluations(_OF_LAYER, layer=one), layer=one) for one in layers
+            areas(self.evaluations(of_layer, layer=one), layer=one) for one in layers
         ]
         return charts.auc_by_layer(self.joined("auc_by_layer", rows, "layer"))
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
 from memowidgets.audit.views.listing import plain
 from memowidgets.audit.views.nearest import class_nearby
@@ -32,9 +31,10 @@ from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import open_regular
 from memowidgets.metrics.psmi import SMALL_CLASSES
+from memowidgets.registry import Score, spoken
 from memowidgets.report import Content, Digest, Figure
 from memowidgets.store import MANIFEST, NotThereError, StoreError, without_advice
-from memowidgets.vocabulary import Note, listed, percent, spoken, visible
+from memowidgets.vocabulary import Note, listed, percent, visible
 from memowidgets.widgets.standin import still
 from memowidgets.widgets.standin import table as html_table
 
@@ -71,7 +71,7 @@ class Audited(Protocol):
 
     def evidence_for(
         self,
-        metric: str,
+        metric: str | Score,
         layer: str = "last",
         checkpoint: str = "prediction",
         *,
@@ -123,16 +123,15 @@ def content_of(
     evidence = audit.evidence
     if metric is None:
         metric = scores.opening_metric(evidence)
-    if metric not in SCORES:
-        raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
+    row = scores.row_at(evidence, metric, layer, checkpoint)
     rule = scores.checked_rule(tau)
     if isinstance(rule, float) and not math.isfinite(rule):
         raise ValueError(f"tau must be a finite number, not {tau}")
     # the part that needs it says why it is missing
     with suppress(StoreError, ValueError):
-        audit.evidence_for(metric, layer, checkpoint)
+        audit.evidence_for(row, layer, checkpoint)
     gathering = _Gathering(audit.evidence, audit.decision_log, eta)
-    pick = metric, layer, checkpoint
+    pick = row, layer, checkpoint
     content = gathering.content(
         rule, pick, include_samples=include_samples, figures=figures
     )
@@ -150,7 +149,7 @@ class _Gathering:
     def content(
         self,
         rule: Rule,
-        pick: tuple[str, str, str],
+        pick: tuple[Score, str, str],
         *,
         include_samples: bool,
         figures: bool,
@@ -227,8 +226,8 @@ class _Gathering:
             text = text.split(":")[0]
         return Note(note.key, text, **note.numbers)
 
-    def _scored(self, pick: tuple[str, str, str], include_samples: bool) -> Scored:
-        evidence, (metric, layer, checkpoint) = self._evidence, pick
+    def _scored(self, pick: tuple[Score, str, str], include_samples: bool) -> Scored:
+        evidence, (row, layer, checkpoint) = self._evidence, pick
         checkpoint = evidence.names.record(checkpoint).name
         there = evidence.has_ground_truth
         truth = (
@@ -237,7 +236,7 @@ class _Gathering:
             else None
         )
         found = scores.scored_members(
-            evidence, metric, layer, checkpoint, truth=truth is not None
+            evidence, row, layer, checkpoint, truth=truth is not None
         )
         where = [f"layer {found.layer}"] if found.layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
@@ -250,10 +249,10 @@ class _Gathering:
         if of_classes is not None:
             nearby = class_nearby(evidence, layer, checkpoint, of_classes)
         known = found.doubt and found.doubt(self._eta)
-        notes = (*found.notes, *scores.notes_on_zero(metric, found))
+        notes = (*found.notes, *scores.notes_on_zero(row, found))
         return replace(
             found,
-            title=", ".join([spoken(metric), *where]),
+            title=", ".join([row.spoken, *where]),
             probabilities=None if of_classes is None else of_classes[found.positions],
             nearby=None if nearby is None else nearby[found.positions],
             notes=tuple(self._said(note, include_samples) for note in notes),

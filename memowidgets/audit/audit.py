@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -405,8 +406,10 @@ class Audit:
         report = progress or Progress()
         for done, part in enumerate(parts):
             report.report(done, len(parts), part.doing)
+            start = time.monotonic()
             found = computing.computed(part)
-            self._scores.keep(part.key, found, part.row.about)
+            seconds = time.monotonic() - start
+            self._scores.keep(part.key, found, part.row.about, seconds)
             # a function can't be interrupted, so this is where Cancel acts
             report.report(done + 1, len(parts), part.doing)
 

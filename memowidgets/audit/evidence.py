@@ -132,12 +132,14 @@ class ScoreKey(NamedTuple):
     metric, layer, checkpoint : str
         Names. The layer is empty for a score without one.
     of : str
-        Digest of what it comes from: of the weights, and of other models where it needs them.
+        Digest of the weights that it comes from.
     target : tuple of (str, int), or None
         Design and number of the shadow model that is the target; None for the run's own.
     version : str or Score
         Version of its function. A row of the registry is its own version where it has no other:
         then the score is in memory alone.
+    beside : str
+        Digest of what else it comes from, such as reference models; empty where that is nothing.
     """
 
     metric: str
@@ -146,6 +148,7 @@ class ScoreKey(NamedTuple):
     of: str
     target: tuple[str, int] | None
     version: str | Score
+    beside: str
 
 
 class KnownScores(Protocol):
@@ -159,6 +162,9 @@ class KnownScores(Protocol):
 
     def about(self, key: ScoreKey) -> Mapping[str, str]:
         """Return what was kept beside scores at the place of a key, whatever they come from."""
+
+    def seconds(self, metric: str) -> float | None:
+        """Return how long the function of a score took when it was last called, if it was."""
 
 
 class NoScores:
@@ -175,6 +181,10 @@ class NoScores:
     def about(self, _key: ScoreKey) -> Mapping[str, str]:
         """Return nothing."""
         return {}
+
+    def seconds(self, _metric: str) -> float | None:
+        """Return None."""
+        return None
 
 
 @dataclass(frozen=True)

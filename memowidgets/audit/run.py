@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     from memowidgets.evaluation.scored import Scored
 
 WATCHED = "watch"
-_VERSION = "method"  # of a score's function, beside its values
+_VERSION, _BESIDE = "method", "beside"  # of a score, with its values
 _MOST_HELD = 2**28  # bytes of scores in memory
 _AGAIN = "make a pass over the samples again"
 _OPEN = "Audit.open(path, data=…, model=…)"
@@ -949,6 +949,7 @@ class ScoreKeeper:
     def __init__(self, run: RunDirectory | None) -> None:
         self._run = run
         self._held: dict[ScoreKey, Scored] = {}
+        self._seconds: dict[str, float] = {}
         # as they were at the last look; a text says why a file can't be used
         self._files: dict[ScoreKey, Tensors | str] = {}
 
@@ -997,8 +998,20 @@ class ScoreKeeper:
         version = found.metadata.get(_VERSION, "")
         return {**found.metadata, "version": version}
 
-    def keep(self, key: ScoreKey, scores: Scored, about: Mapping[str, str]) -> Scored:
-        """Keep the scores of a key, and return them. `about` stands beside them.
+    def seconds(self, metric: str) -> float | None:
+        """Return how long the function of a score took when it was last called, if it was."""
+        return self._seconds.get(metric)
+
+    def keep(
+        self,
+        key: ScoreKey,
+        scores: Scored,
+        about: Mapping[str, str],
+        seconds: float,
+    ) -> Scored:
+        """Keep the scores of a key, and return them.
+
+        `about` stands beside them, and they took so many seconds.
 
         Warns
         -----
@@ -1006,6 +1019,7 @@ class ScoreKeeper:
             If they cannot be written, as on a full disk: then they are in memory alone.
         """
         self._hold(key, scores)
+        self._seconds[key.metric] = seconds
         self._files.pop(key, None)
         version = key.version
         if self._run is None or self._run.read_only or not isinstance(version, str):
@@ -1017,10 +1031,12 @@ class ScoreKeeper:
         if scores.errors is not None:
             tensors["error"] = scores.errors
         notes = json.dumps([[note.key, note, note.numbers] for note in scores.notes])
-        beside = {**about, "notes": notes, _VERSION: version}
+        own = {"notes": notes, _VERSION: version, _BESIDE: key.beside}
         place = place_of_score(key)
         try:
-            self._run.write_tensors(place, tensors, beside, key.of, is_evidence=False)
+            self._run.write_tensors(
+                place, tensors, {**about, **own}, key.of, is_evidence=False
+            )
         except StoreError as error:
             warn_user(f"the scores are not kept: {error}")
         return scores
@@ -1050,7 +1066,9 @@ class ScoreKeeper:
             return error.fault
         except StoreError:
             return ""
-        return found if found.metadata.get(_VERSION) == key.version else ""
+        about = found.metadata
+        kept = about.get(_VERSION), about.get(_BESIDE, "")
+        return found if kept == (key.version, key.beside) else ""
 
 
 def place_of_score(key: ScoreKey) -> str:

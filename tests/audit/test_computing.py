@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -208,6 +209,69 @@ def test_values_with_a_version_are_kept_in_the_run(run):
     add("2")
     assert again.score("kept").equals(found)
     assert calls == ["1", "2"]
+
+
+def test_what_other_models_add_to_kept_values_is_a_part_of_what_they_come_from(
+    run, own_scores
+):
+    calls = []
+
+    def add():
+        @mw.score("drift", version="1")
+        def drift(losses, reference_gaps):
+            calls.append(len(reference_gaps))
+            return reference_gaps[-1] - losses.mean(axis=0)
+
+    add()
+    found = run.score("drift")
+    again = mw.Audit.open(run.path)
+    assert again.score("drift").equals(found)
+    own_scores.clear()
+    assert mw.Audit.open(run.path).score("drift").equals(found)
+    n = len(run.evidence.references.indices)
+    run.run_references(n + 1, Inline())
+    add()
+    assert not again.score("drift").equals(found)
+    assert len(calls) == 2
+    assert calls[0] < calls[1]
+
+
+def test_a_function_begins_by_itself_once_it_is_known_to_take_a_moment(
+    run, monkeypatch
+):
+    clock = iter(range(0, 10_000, 4))
+    monkeypatch.setattr(
+        "memowidgets.audit.audit.time", SimpleNamespace(monotonic=lambda: next(clock))
+    )
+    called = []
+
+    def add(value):
+        @mw.score("mine")
+        def mine(labels):
+            called.append(value)
+            return np.arange(len(labels)) + value
+
+    add(0)
+    mw.score("mean_mine", mean_over_checkpoints="mine")
+    dashboard = run.dashboard()
+    assert dashboard.wait(20)
+    dashboard.metric = "mine"
+    assert dashboard.wait(20)
+    assert not called
+    assert not dashboard.computed
+    dashboard.compute()
+    assert dashboard.wait(20)
+    assert dashboard.computed
+    # it took 4 s, and other places take as long
+    view = view_of(run)
+    names = [choice.value for choice in view.checkpoint_choices()]
+    dashboard.checkpoint = names[0]
+    assert dashboard.wait(20)
+    assert called == [0, 0]
+    dashboard.close()
+    assert view.missing("mean_mine", "last", names[-1]).short
+    add(10)
+    assert not view.missing("mean_mine", "last", names[-1]).short, "12 s"
 
 
 def test_kept_values_are_shown_without_their_function_and_it_is_said(

@@ -199,7 +199,6 @@ def needs_pass(row: Score) -> bool:
 def key_of(row: Score, asked: Asked) -> ScoreKey:
     """Return what identifies the scores by a row: its function, the place, what they come from."""
     evidence, kinds = asked.evidence, kinds_of(row)
-    weights = evidence.weights_at(asked.record)
     others = []
     if TRACE in kinds:
         others += [evidence.weights_at(each) for each in asked.so_far]
@@ -212,9 +211,10 @@ def key_of(row: Score, asked: Asked) -> ScoreKey:
         metric=row.name,
         layer=asked.layer if uses_layer(row) else "",
         checkpoint=asked.record.name,
-        of=digest([weights, *others]) if others else weights,
+        of=evidence.weights_at(asked.record),
         target=evidence.target,
         version=row if row.version is None else row.version,
+        beside=digest(others) if others else "",
     )
 
 

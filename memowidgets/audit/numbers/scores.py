@@ -109,7 +109,7 @@ def _kept_beside(metric: str, asked: Asked) -> Mapping[str, str]:
     evidence, record = asked.evidence, asked.record
     of = evidence.weights_at(record)
     for layer in (asked.layer, ""):
-        key = ScoreKey(metric, layer, record.name, of, evidence.target, "")
+        key = ScoreKey(metric, layer, record.name, of, evidence.target, "", "")
         about = evidence.scores.about(key)
         if about:
             return about

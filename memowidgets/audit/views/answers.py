@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import OF_ARRAYS, REFERENCES, Cache, Evidence
 from memowidgets.audit.numbers import scores
+from memowidgets.audit.numbers.computing import is_ready, parts_of
 from memowidgets.audit.numbers.inputs import (
+    Asked,
     is_defined,
     kinds_of,
     lacks_references,
@@ -39,7 +41,7 @@ from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status, resolve_device
 from memowidgets.progress import Progress, duration_in_words
-from memowidgets.registry import all_rows, find_row, own_names
+from memowidgets.registry import Score, all_rows, find_row, own_names
 from memowidgets.report.page import as_page
 from memowidgets.store import NotThereError, StoreError, without_advice
 from memowidgets.vocabulary import Note, size_in_words, visible, whole
@@ -137,6 +139,7 @@ class AuditView:
             return Missing(why_not="it needs two checkpoints after step 0")
         wanted = needs(row, asked)
         n = len(evidence.missing(wanted))
+        of_functions = _seconds_of_functions(row, asked)
         doing = f"Scoring {whole(len(evidence.members))} samples"
         if not n:
             none = (one.checkpoint for one in wanted if not evidence.has(one))
@@ -144,18 +147,18 @@ class AuditView:
             why_not = "".join(
                 made.why_not("").what for made in lacking[:1] if not made.are_there
             )
-            short = uses_layer(row) and _is_small(evidence, layer, checkpoint)
-            short = (short or score not in own_names()) and not lacking
-            return Missing(cost=f"{doing}.", short=short, why_not=why_not)
+            short = not lacking and of_functions < _SHORT and _is_small(row, asked)
+            cost = f"{doing}{_about_functions(of_functions)}."
+            return Missing(cost=cost, short=short, why_not=why_not)
         seconds, size = self._audit.run.pass_cost()
         doing += f" at {n} checkpoints" if n > 1 else ""
         if seconds is not None:
             doing += f", about {duration_in_words(max(n * seconds, 1))}"
         if size is not None:
             doing += f", {size_in_words(n * size)} of disk"
-        return Missing(
-            cost=f"{doing}.", short=seconds is not None and n * seconds < _SHORT
-        )
+        short = seconds is not None and n * seconds + of_functions < _SHORT
+        cost = f"{doing}{_about_functions(of_functions)}."
+        return Missing(cost=cost, short=short)
 
     def _missing_references(
         self, evidence: Evidence, checkpoint: str | None = None
@@ -477,12 +480,39 @@ def _note_on_draws(evidence: Evidence) -> tuple[Note, ...]:
     return (Note("draws not seen", f"{said}some, which would be flagged too"),)
 
 
-def _is_small(evidence: Evidence, layer: str, checkpoint: str) -> bool:
-    """Whether a score of a layer takes about a second or less."""
+def _is_small(row: Score, asked: Asked) -> bool:
+    """Whether each of the package's own scores that are to be computed takes about a second."""
+    parts = parts_of(row, asked)
+    own = [part.asked for part in parts if part.row.name in own_names()]
+    return all(map(_has_few_values, own))
+
+
+def _has_few_values(asked: Asked) -> bool:
     try:
-        return scores.states(evidence, layer, checkpoint).size <= _QUICK_VALUES
+        held = scores.states(asked.evidence, asked.layer, asked.record.name)
     except (StoreError, ValueError):
         return False
+    return held.size <= _QUICK_VALUES
+
+
+def _seconds_of_functions(row: Score, asked: Asked) -> float:
+    """Return how long the functions of a user's take, infinite if that is not known."""
+    seconds = 0.0
+    for part in parts_of(row, asked):
+        if part.row.name in own_names() or is_ready(*part):
+            continue
+        took = asked.evidence.scores.seconds(part.row.name)
+        seconds += math.inf if took is None else took
+    return seconds
+
+
+def _about_functions(seconds: float) -> str:
+    """Return what is added to the cost of scoring for the functions of a user's."""
+    if seconds == 0:
+        return ""
+    if seconds == math.inf:
+        return ", as long as its function takes"
+    return f", about {_in_words(seconds)} for its function"
 
 
 def layer_label(name: str) -> str:

@@ -127,6 +127,7 @@ class Score:
         tau = {} if self.tau is None else {"tau": repr(self.tau)}
         return {
             "spoken": self.spoken,
+            "definition": self.definition,
             "needs": " ".join(self.parameters),
             **tau,
         }
@@ -164,6 +165,7 @@ def kept_row(name: str, about: Mapping[str, str]) -> Score:
         name,
         visible(about["spoken"]),
         _Gone(parameters),
+        definition=visible(about.get("definition", "")),
         tau=float(about["tau"]) if "tau" in about else None,
         version=about["version"],
     )

@@ -18,6 +18,8 @@ from memowidgets.vocabulary import Note, verb
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from memowidgets.registry import Score
+
     Floats = NDArray[np.float64]
 
 
@@ -86,8 +88,10 @@ class Content:
         A member whose score is at most τ is flagged.
     eta : float
         A member is memorised if its log-LiRA is at least η.
+    score : Score, optional
+        What the score is called and defined as.
     scored : Scored, optional
-        The scores; None if nothing is scored. Labels, ids and probabilities in it are shown with
+        Its values; None if nothing is scored. Labels, ids and probabilities in it are shown with
         samples only.
     ids : sequence of str
         Ids of all members.
@@ -130,6 +134,7 @@ class Content:
     checkpoints: Sequence[Mapping[str, Any]]
     tau: float
     eta: float
+    score: Score | None
     scored: Scored | None
     ids: Sequence[str]
     samples: Any | None = None

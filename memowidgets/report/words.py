@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memowidgets.evaluation import clopper_pearson
 from memowidgets.evaluation.scored import BY_CLASS
-from memowidgets.registry import all_rows, spoken
+from memowidgets.registry import find_row
 from memowidgets.vocabulary import (
     at,
     between,
@@ -108,7 +108,7 @@ def lead(content: Content) -> str:
     what = re.split("[,;]", what)[0]
     members = whole(content.numbers["members"])
     text = f"{what[:1].upper()}{what[1:]}, trained on {members} {content.noun}."
-    if scored is None:
+    if scored is None or content.score is None:
         return text
     layer = (
         f" at layer {scored.layer}"
@@ -116,7 +116,7 @@ def lead(content: Content) -> str:
         else ""
     )
     by = " against its class" * (scored.axis == BY_CLASS)
-    text += f" {spoken(scored.metric)}{by}{layer} made the prediction"
+    text += f" {content.score.spoken}{by}{layer} made the prediction"
     if content.n_memorized is None:
         return f"{text}."
     if content.truth_given or not shadows:
@@ -284,11 +284,10 @@ def cautions(content: Content) -> list[str]:
 
 def definitions(content: Content) -> list[str]:
     """Return definitions of the score and of the terms that the page uses."""
-    rows = all_rows()
-    row = None if content.scored is None else rows.get(content.scored.metric)
-    if row is None:
+    row = content.score
+    if row is None or content.scored is None:
         return list(_TERMS)
-    parts = [rows[name] for name in dict.fromkeys(row.mean_rank)] or [row]
+    parts = [find_row(name) for name in dict.fromkeys(row.mean_rank)] or [row]
     said = [part.definition for part in parts if part.definition]
     if row.mean_rank:
         said.append("The score adds the ranks of the samples by each of these.")

@@ -279,6 +279,7 @@ def test_kept_values_are_shown_without_their_function_and_it_is_said(
 ):
     @mw.score("gone", spoken="Gone <b>now</b>", tau=0.25, version="3")
     def gone(representations, labels):
+        "Gone is what it was."
         return representations.sum(axis=1) + labels
 
     wanted = run.score("gone")
@@ -294,7 +295,8 @@ def test_kept_values_are_shown_without_their_function_and_it_is_said(
     command = ["report", run.path, str(page), "--metric", "gone"]
     printed(f"from memowidgets.__main__ import main\nmain({command!r})")
     text = page.read_text("utf-8")
-    assert "Gone &lt;b&gt;now" in text
+    assert "Gone &lt;b&gt;now&lt;/b&gt; made the prediction" in text
+    assert "Gone is what it was." in text
     assert "<b>now" not in text
     twin = json.loads(page.with_suffix(".json").read_text("utf-8"))
     assert "the function of gone is not here" in json.dumps(twin)

@@ -8,6 +8,7 @@ import numpy as np
 
 from memowidgets.decisions import Decision
 from memowidgets.evaluation.scored import Scored
+from memowidgets.registry import find_row
 from memowidgets.report import Content, Digest, Figure
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 
@@ -37,6 +38,7 @@ def plain(n: int = 600, seed: int = 0, **changes) -> Content:
         ],
         "tau": 0.0,
         "eta": 4.0,
+        "score": find_row("psmi"),
         "scored": Scored(
             np.arange(n), scores, errors, log_lira, title="PSMI, layer fc, epoch 2",
             metric="psmi", layer="fc", checkpoint="epoch-2", natural=0.0,
@@ -75,6 +77,7 @@ def hostile() -> Content:
         versions={EVIL: {EVIL: EVIL}},
         checkpoints=[{"name": EVIL, "epoch": 1.0, "step": 1, "median_loss": 0.1, "drop": 0.9,
                       "prediction": True}],
+        score=replace(find_row("psmi"), spoken=EVIL, definition=EVIL),
         scored=scored,
         ids=ids,
         samples=samples,

@@ -190,6 +190,7 @@ class _Gathering:
             checkpoints=self._checkpoints(),
             tau=at,
             eta=self._eta,
+            score=pick[0],
             scored=scored,
             ids=[str(name) for name in evidence.members],
             samples=samples,

@@ -7,7 +7,15 @@ import re
 from tests.browser.harness import save, window
 from tests.browser.test_everywhere import agree, recorded
 
-SPOKEN = "Margin <img src=x onerror=alert(1)>"  # a text, never a part of the page
+# a text, never a part of the page, and longer than a plot is wide
+SPOKEN = (
+    "Margin <img src=x onerror=alert(1)> of a sample, less all that the others have"
+)
+# what a plot writes beyond its edges, where nobody sees it
+CUT = """() => [...document.querySelectorAll(".mw-compare svg text")].filter((one) => {
+    const [text, plot] = [one, one.ownerSVGElement].map((each) => each.getBoundingClientRect());
+    return text.left < plot.left - 1 || text.right > plot.right + 1;
+}).map((one) => one.textContent)"""
 OWN = f"""
 import numpy as np
 import memowidgets as mw
@@ -38,6 +46,7 @@ def test_ten_lines_in_a_cell_are_a_score_everywhere(notebook_page, chromium, tmp
     save(page, "own-score-roc")
     page.get_by_role("button", name="Compare").click()
     page.locator(".mw-areas").get_by_text("Margin").first.wait_for()
+    assert page.evaluate(CUT) == []
     save(page, "own-score-compare")
     page.get_by_role("button", name="Compare").click()
     assert not page.locator("img[src=x]").count()

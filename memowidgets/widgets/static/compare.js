@@ -3,6 +3,7 @@
 import { PICKS } from "./bar.js";
 import {
   bytesOf,
+  fitName,
   html,
   listeners,
   onTheme,
@@ -363,7 +364,10 @@ export class Compare {
       anchor = "middle",
       kind = "",
     ) => svg("text", { x, y, "text-anchor": anchor, class: kind }, words);
-    const upright = text(`rank by ${names[1]}`, 0, 0);
+    const upright = text("", 0, 0);
+    const across = text("", LEFT + side / 2, end + 28);
+    const first = text("", LEFT + 5, TOP + 14, "start", "mw-part");
+    const other = text("", right - 4, end - 6, "end", "mw-part");
     upright.setAttribute("transform", `translate(12 ${TOP + side / 2}) rotate(-90)`);
     this.over.replaceChildren(
       svg("path", { class: "mw-both", d: `M${LEFT} ${line}H${at}V${end}H${LEFT}z` }),
@@ -376,13 +380,19 @@ export class Compare {
         d: `M${at} ${TOP}V${end}M${LEFT} ${line}H${right}`,
       }),
       text(parts[0].name, LEFT + 5, end - 6, "start", "mw-part"),
-      text(parts[1].name, LEFT + 5, TOP + 14, "start", "mw-part"),
-      text(parts[2].name, right - 4, end - 6, "end", "mw-part"),
+      first,
+      other,
       text("neither ↓", right, TOP - 5, "end"),
       text(whole(budget), at, end + 13),
-      text(`rank by ${names[0]} (1 = most at risk)`, LEFT + side / 2, end + 28),
+      across,
       upright,
     );
+    const only = (/** @type {string} */ name) => `${name} only`;
+    const ranked = (/** @type {string} */ name) => `rank by ${name}`;
+    fitName(first, only, names[0], side - 10);
+    fitName(other, only, names[1], side - 50); // beside "both"
+    fitName(across, (name) => `${ranked(name)} (1 = most at risk)`, names[0], side);
+    fitName(upright, ranked, names[1], side);
     this.canvas.setAttribute(
       "aria-label",
       `each sample by its two ranks; ${parts.map(({ name, n }) => `${name}: ${whole(n)}`).join(", ")}`,
@@ -425,6 +435,13 @@ export class Compare {
         ];
       }),
     );
+    const written = /** @type {NodeListOf<SVGTextElement>} */ (
+      this.curves.querySelectorAll(".mw-curve-name")
+    );
+    written.forEach((element, i) => {
+      const most = roc.x(1) - Number(element.getAttribute("x"));
+      fitName(element, (name) => name, names[i], most);
+    });
   }
 
   destroy() {

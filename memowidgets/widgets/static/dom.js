@@ -74,6 +74,23 @@ export function write(element, text) {
 }
 
 /**
+ * Writes words about a name into a plot, and cuts the name where they are too long.
+ * @param {SVGTextElement} element
+ * @param {(name: string) => string} words
+ * @param {string} name
+ * @param {number} most  width in pixels
+ */
+export function fitName(element, words, name, most) {
+  write(element, words(name));
+  let kept = [...name];
+  while (kept.length > 1 && element.getComputedTextLength() > most) {
+    kept = kept.slice(0, Math.floor(0.9 * kept.length));
+    const cut = kept.join("").trimEnd();
+    write(element, words(`${cut}…`));
+  }
+}
+
+/**
  * Returns the bytes of a synced trait or message in a new buffer, whatever form the host gives
  * them.
  * @param {import("./messages.js").Bytes} data

@@ -810,7 +810,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     # ---------------------------------------------------------------- without a page
 
     def __repr__(self) -> str:
-        metric, layer, checkpoint = self._choice
+        # what the numbers are of, which may be another score than the one that is picked
+        metric, layer, checkpoint = self._shown or self._choice
         chosen = f"{metric}, layer {visible(layer, 40)}, checkpoint {visible(checkpoint, 40)}"
         return f"Dashboard({chosen}: {self._in_words()})"
 

@@ -166,7 +166,8 @@ def computed(part: ScorePart) -> Scored:
     if held is not None and row.on_device:
 
         def on_device(tensor: Any) -> Any:
-            return _result(row, arrays | {"representations": tensor})
+            # an error of the device is that of `computed_on`, not of the function
+            return row.call(arrays | {"representations": tensor})
 
         found = computed_on(resolve_device(evidence.device), held, on_device)
     elif held is not None:

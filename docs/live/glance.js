@@ -34,12 +34,7 @@ function showAll(content, box) {
   const { model } = new Recorded(content, box.clientWidth < NARROW ? 3 : 6);
   /** @type {Inspector | null} */
   let inspector = null;
-  new Explorer(
-    model,
-    box,
-    (tau, counts) => inspector?.follow(tau, counts),
-    () => inspector?.showFilter("on the line"),
-  );
+  new Explorer(model, box, (tau, counts) => inspector?.follow(tau, counts));
   model.set("selected", content.opened ?? null);
   inspector = new Inspector(model, box, true);
 }

@@ -302,9 +302,13 @@ def test_escape_closes_one_layer_after_the_other_and_menus_never_overlap(dashboa
 def test_the_axis_turns_to_the_score_against_its_class_and_back(dashboard):
     page = dashboard.page
     on_line = dashboard.python("dashboard.undecided")
-    page.get_by_role(
-        "button", name="show the samples that are too close to call"
-    ).click()
+    close = page.locator('.mw-chip[data-filter="on the line"]')
+    assert close.is_hidden()
+    find = page.get_by_role("button", name="search, order, select")
+    find.click()
+    close.click()
+    find.click()
+    assert close.is_visible()
     page.locator(".mw-range").get_by_text(f"of {on_line}").wait_for()
     page.locator('.mw-chip[data-filter="flagged"]').click()
     at_tau = counts(page)

@@ -36,19 +36,10 @@ export class Answers {
     this.found = sentence("found");
     this.truly = sentence("truly");
     this.only = sentence("only");
-    this.onLine = html("span", {
+    this.line = html("p", {
+      class: "mw-on-line",
       title: "their score and τ are less than two standard errors apart",
     });
-    this.show = html(
-      "button",
-      {
-        type: "button",
-        class: "mw-link",
-        "aria-label": "show the samples that are too close to call",
-      },
-      "show",
-    );
-    this.line = html("p", { class: "mw-on-line" }, this.onLine, " ", this.show);
     this.element = html(
       "div",
       { class: "mw-answers", role: "group", "aria-label": "The answer at τ" },
@@ -87,7 +78,7 @@ export class Answers {
     this.only.tell(settled ? whole(flaggedOnly) : "…", " flagged only");
     this.found.element.hidden = this.only.element.hidden = !known;
     write(
-      this.onLine,
+      this.line,
       close === 1
         ? "One is too close to call"
         : `${whole(close)} are too close to call`,

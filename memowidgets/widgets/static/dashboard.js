@@ -19,11 +19,8 @@ export default {
     let inspector = null;
     const bar = new Bar(model, box);
     hideStandIn(model, bar.ears);
-    const explorer = new Explorer(
-      model,
-      box,
-      (tau, counts) => inspector?.follow(tau, counts),
-      () => inspector?.showFilter("on the line"),
+    const explorer = new Explorer(model, box, (tau, counts) =>
+      inspector?.follow(tau, counts),
     );
     const compare = new Compare(model, box, bar, explorer, (part, name) =>
       inspector?.showPart(part, name),

@@ -57,12 +57,10 @@ export class Explorer {
    * @param {Model} model
    * @param {HTMLElement} el
    * @param {(tau: number, counts: Counts | null) => void} [moved]  hears where τ is at every frame
-   * @param {(() => void) | null} [listLine]  shows the samples on the line
    */
-  constructor(model, el, moved = () => {}, listLine = null) {
+  constructor(model, el, moved = () => {}) {
     this.model = model;
     this.onMoved = moved;
-    this.onLine = listLine;
     this.ears = listeners(model);
     this.tau = /** @type {number} */ (model.get("tau"));
     this.asked = /** @type {Asked} */ (model.get("asked") ?? {});
@@ -227,8 +225,6 @@ export class Explorer {
       this.moveEta(Number(etaRow.slider.value)),
     );
     this.ears.on(etaRow.slider, "change", () => this.commit("eta"));
-    this.ears.on(this.answers.show, "click", () => this.onLine?.());
-    this.answers.show.hidden = this.onLine === null;
   }
 
   /**

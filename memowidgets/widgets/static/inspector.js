@@ -21,7 +21,7 @@ import { onLack, tell, whyLate } from "./kernel.js";
 import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 import { pictures } from "./pixels.js";
-import { TABS, WITHOUT_TAB } from "./words.js";
+import { SELDOM, TABS } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */
@@ -280,10 +280,11 @@ export class Inspector {
     this.root.classList.toggle("mw-dimmed", this.model.get("_dimmed"));
   }
 
-  /** @param {boolean} shown  whether search, sort and selection are shown */
+  /** @param {boolean} shown  whether search, sort, selection and the tabs that are seldom wanted are shown */
   showTools(shown) {
     this.tools.hidden = !shown;
     this.more.setAttribute("aria-expanded", String(shown));
+    if (this.reply !== null) this.showTabs(this.reply);
     const close = () => this.showTools(false);
     setLayer(this.tools, shown, { close, by: this.more, unfolds: true });
   }
@@ -502,13 +503,18 @@ export class Inspector {
   }
 
   /** @param {Reply} reply */
-  showBar(reply) {
+  showTabs(reply) {
     const filter = this.model.get("filter");
     for (const [name, { button }] of Object.entries(this.filter)) {
-      button.hidden =
-        !(name in reply.counts) || (WITHOUT_TAB.includes(name) && name !== filter);
+      const folded = this.tools.hidden && SELDOM.includes(name) && name !== filter;
+      button.hidden = folded || !(name in reply.counts);
       setAttributes(button, { "aria-pressed": String(name === filter) });
     }
+  }
+
+  /** @param {Reply} reply */
+  showBar(reply) {
+    this.showTabs(reply);
     const made = this.model.get("decision");
     const choices = Object.entries(reply.byDecision).map(
       ([name, n]) => /** @type {[string, string]} */ ([name, `${name} ${whole(n)}`]),

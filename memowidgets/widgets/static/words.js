@@ -10,7 +10,7 @@ export const LAST = "last layer";
 /** Where the ROC would be. */
 export const NO_ROC = "There is no ROC: nobody knows yet which samples are memorised.";
 
-/** Each filter's word and what it shows. The last two have no tab unless they are chosen. */
+/** Each filter's word and what it shows. The last two have a tab where the tools for searching are shown, or where they are chosen. */
 export const TABS = /** @type {Record<string, [string, string]>} */ ({
   flagged: ["Flagged", "score at most τ"],
   found: ["Found", "flagged, and memorised"],
@@ -24,7 +24,7 @@ export const TABS = /** @type {Record<string, [string, string]>} */ ({
   "left alone": ["Left alone", "not flagged, and not known to be memorised"],
   "on the line": ["Too close to call", "score less than two standard errors from τ"],
 });
-export const WITHOUT_TAB = ["left alone", "on the line"];
+export const SELDOM = ["left alone", "on the line"];
 
 export const ONION =
   "Once this sample is removed and the model trained again, others near it may be memorised that are safe now " +

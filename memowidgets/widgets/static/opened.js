@@ -13,7 +13,6 @@ import {
   picture,
   plain,
   proseText,
-  strong,
   valuesText,
 } from "./cards.js";
 import { bytesOf, focused, html, setAttributes, svg, write } from "./dom.js";
@@ -38,6 +37,11 @@ import { ONION } from "./words.js";
 const [ROOM, NEAR] = [104, 64]; // screen pixels for the longer side of an image, of its neighbours
 const FEWEST = 8; // models a side, from which on they say what is memorised
 const SHORT = 32; // characters of an option that names its class
+/** Facts whose text goes on in further lines. */
+const WHOLE = /** @type {Record<string, string>} */ ({
+  "": "mw-answers-of",
+  why: "mw-why",
+});
 const MOST_SQUARES = 66; // that are drawn, one for each model
 
 /** The view of one sample, beside the list or below it. */
@@ -255,7 +259,7 @@ export class Opened {
  * @param {Pick<Known, "guess" | "neighbours"> | null} known
  */
 export function suggestions({ answer, suggested }, known) {
-  const near = mostOf(known?.neighbours ?? []);
+  const near = majorityOf(known?.neighbours ?? []);
   const end = known?.guess ?? -1;
   const both = suggested === end;
   const told = /** @type {[number, string][]} */ ([
@@ -290,7 +294,8 @@ function isMemorized({ logLira }, eta) {
  * @param {Known | null} known  null until it is there
  */
 function facts(item, known) {
-  const near = mostOf(known?.neighbours ?? []);
+  const neighbours = known?.neighbours ?? [];
+  const near = majorityOf(neighbours);
   const rows = /** @type {[string, (string | Node)[]][]} */ ([]);
   if (item.options && item.asks) rows.push(["", [answers(item)]]);
   else {
@@ -306,13 +311,13 @@ function facts(item, known) {
         ),
       ]);
   }
-  if (near !== null && near.label !== "")
-    rows.push(["near", [`${near.many} of ${near.of} say `, strong(near.label)]]);
+  if (neighbours.some(({ label }) => label !== ""))
+    rows.push(["near", near === null ? [divided(neighbours)] : said(near)]);
   const why = reason(item, near?.answer ?? null);
   if (why !== "") rows.push(["why", [why]]);
   return rows.flatMap(([name, parts]) => [
     html("dt", { hidden: name === "" }, name),
-    html("dd", { class: name === "" ? "mw-answers-of" : null }, ...parts),
+    html("dd", { class: WHOLE[name] ?? "mw-named" }, ...parts),
   ]);
 }
 
@@ -324,22 +329,38 @@ function facts(item, known) {
  */
 function named(name, probability, kind = "") {
   const shown = plain("bdi", name, `mw-strong ${kind}`.trim());
-  return probability === null ? [shown] : [shown, ` ${percent(probability)}`];
+  shown.title = shown.textContent ?? ""; // it may be longer than its line
+  return probability === null
+    ? [shown]
+    : [shown, html("span", {}, percent(probability))];
 }
 
 /**
- * The class that most of the neighbours have; null without neighbours.
+ * How many of the neighbours have the class that most of them have.
+ * @param {{label: string, many: number, of: number}} near
+ */
+function said({ label, many, of }) {
+  return [html("span", {}, `${many} of ${of} say`), ...named(label, null)];
+}
+
+/** @param {Pick<Glimpse, "answer">[]} near  of which no class has more than half */
+function divided(near) {
+  const classes = new Set(near.map(({ answer }) => answer)).size;
+  return `divided: ${near.length} of ${classes} classes, none of more than half`;
+}
+
+/**
+ * The class that more than half of the neighbours have; null where there is none.
  * @param {Pick<Glimpse, "answer" | "label">[]} near
  */
-export function mostOf(near) {
+export function majorityOf(near) {
   const many = (/** @type {number} */ of) =>
     near.filter(({ answer }) => answer === of).length;
   const [first] = [...near].sort(
     (a, b) => many(b.answer) - many(a.answer) || a.answer - b.answer,
   );
-  return first === undefined
-    ? null
-    : { ...first, many: many(first.answer), of: near.length };
+  if (first === undefined || 2 * many(first.answer) <= near.length) return null;
+  return { ...first, many: many(first.answer), of: near.length };
 }
 
 /**

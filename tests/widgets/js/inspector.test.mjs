@@ -126,22 +126,25 @@ test("why is what model and neighbours say of the label, and τ only where it di
   assert.equal(opened.reason(item({ guess: "", suggested: null }), null), "");
 });
 
-test("most of the neighbours are of one class, or the first of those that tie", () => {
-  const near = [2, 1, 1, 2].map((answer) => ({ answer, label: `class ${answer}` }));
-  assert.deepEqual(opened.mostOf(near), {
+test("neighbours say a class only where more than half of them have it", () => {
+  const of = (/** @type {number[]} */ answers) =>
+    answers.map((answer) => ({ answer, label: `class ${answer}` }));
+  assert.deepEqual(opened.majorityOf(of([2, 1, 1, 1])), {
     answer: 1,
     label: "class 1",
-    many: 2,
+    many: 3,
     of: 4,
   });
-  assert.equal(opened.mostOf([]), null);
+  assert.equal(opened.majorityOf(of([2, 1, 1, 2])), null);
+  assert.equal(opened.majorityOf(of([3, 1, 2, 4, 5, 0])), null);
+  assert.equal(opened.majorityOf([]), null);
 });
 
 test("classes are suggested once each, with who suggests them, and never the present one", () => {
-  const near = [1, 1, 2, 0].map((answer) => ({ answer }));
+  const near = [1, 1, 1, 0].map((answer) => ({ answer }));
   assert.deepEqual(
     opened.suggestions({ answer: 0, suggested: 1 }, { guess: 1, neighbours: near }),
-    [{ to: 1, why: "the model now and at the end, and 2 of 4 neighbours" }],
+    [{ to: 1, why: "the model now and at the end, and 3 of 4 neighbours" }],
   );
   assert.deepEqual(opened.suggestions({ answer: 1, suggested: 2 }, null), [
     { to: 2, why: "the model now" },

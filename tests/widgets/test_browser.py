@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.browser.harness import drag
-from tests.browser.test_everywhere import agree, counts, recorded, tau
+from tests.browser.test_everywhere import LINE_HEIGHTS, agree, counts, recorded, tau
 
 DASHBOARD = """
 from memowidgets.widgets import Dashboard, Missing
@@ -456,6 +456,53 @@ def test_one_screen_shows_all_of_it(widget_page, name):
     shown.eventually("dashboard.state['more']")
     assert eta.is_visible()
     assert page.locator(".mw-rates td").first.inner_text() != ""
+
+
+OWN = """
+import numpy as np
+import memowidgets as mw
+rng = np.random.default_rng(0)
+labels = np.arange(120) % 3
+said = "which was found at the first visit, and of which the laboratory sent word "
+texts = [f"Case {{i}}: {{said * 3}}" for i in range(120)]
+{data}
+states = rng.normal(size=(120, 8))
+states[:, :3] += 2 * np.eye(3)[labels]
+audit = mw.Audit.from_arrays(labels=data.labels, representations=states, samples=data,
+    probabilities=rng.dirichlet(np.ones(3), 120))
+dashboard = audit.dashboard()
+dashboard
+"""
+QUESTIONS = """data = mw.data.MCQDataset.from_records([
+    {"question": text, "answer": "ABC"[i % 3],
+     "choices": [f"{said * 2} in case {i}, {j}" for j in range(3)]}
+    for i, text in enumerate(texts)])"""
+SENTENCES = """names = [f"{said * 2} of {what}" for what in ("a lamp", "a chair", "a cup")]
+data = mw.data.TextDataset.from_texts(texts, [names[i] for i in labels])"""
+ABOVE_THE_BUTTONS = """() => {
+    const body = document.querySelector(".mw-opened-body").getBoundingClientRect();
+    const parts = ".mw-facts-of dt:not([hidden]), .mw-answer-list li, .mw-before";
+    return [...document.querySelectorAll(parts)].filter((part) =>
+        part.getBoundingClientRect().bottom > body.bottom).map((part) => part.innerText);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [(QUESTIONS, 3), (SENTENCES, 0)],
+    ids=["questions", "a class is a sentence"],
+)
+def test_all_that_is_said_of_a_sample_stands_above_the_buttons(
+    widget_page, data, lines
+):
+    page = widget_page([OWN.format(data=data)], width=960, height=780).page
+    page.locator(".mw-facts-of dt", has_text="near").wait_for()
+    assert page.evaluate(ABOVE_THE_BUTTONS) == []
+    assert page.locator(".mw-answer-list li").count() == lines
+    named = page.locator(".mw-named")
+    assert set(named.evaluate_all(LINE_HEIGHTS)) == {19}
+    for shown in named.locator("bdi").all():
+        assert shown.text_content() == shown.get_attribute("title")
 
 
 TARGETS = """() => [...document.querySelectorAll(

@@ -37,6 +37,7 @@ import { ONION } from "./words.js";
 const [ROOM, NEAR] = [104, 64]; // screen pixels for the longer side of an image, of its neighbours
 const FEWEST = 8; // models a side, from which on they say what is memorised
 const SHORT = 32; // characters of an option that names its class
+const TAIL = 12; // characters at the end of a long name that stay in view
 /** Facts whose text goes on in further lines. */
 const WHOLE = /** @type {Record<string, string>} */ ({
   "": "mw-answers-of",
@@ -328,8 +329,12 @@ function facts(item, known) {
  * @param {string} [kind]
  */
 function named(name, probability, kind = "") {
-  const shown = plain("bdi", name, `mw-strong ${kind}`.trim());
-  shown.title = shown.textContent ?? ""; // it may be longer than its line
+  const shown = html("bdi", { class: `mw-strong ${kind}`.trim(), dir: "auto" });
+  const whole = nameText(name);
+  const end = whole.length > SHORT ? whole.slice(-TAIL) : ""; // by which it differs from others that begin alike
+  shown.append(html("span", {}, whole.slice(0, whole.length - end.length)));
+  if (end !== "") shown.append(html("span", {}, end));
+  shown.title = whole;
   return probability === null
     ? [shown]
     : [shown, html("span", {}, percent(probability))];
@@ -346,7 +351,7 @@ function said({ label, many, of }) {
 /** @param {Pick<Glimpse, "answer">[]} near  of which no class has more than half */
 function divided(near) {
   const classes = new Set(near.map(({ answer }) => answer)).size;
-  return `divided: ${near.length} of ${classes} classes, none of more than half`;
+  return html("span", {}, `${near.length} samples of ${classes} classes`);
 }
 
 /**

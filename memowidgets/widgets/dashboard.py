@@ -464,7 +464,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         except Cancelled:
             said = ("Cancelled; what was finished is kept.", "note")
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it in the bar
-            said = (_sentence(error), "error")
+            work = "Scoring" if check is None else "Training"
+            said = (f"{work} stopped: {_sentence(error)}", "error")
         with self._lock:
             self._progress = None
             if self._closed:
@@ -480,7 +481,9 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 self._picked(again=check is not None)
             if said[0]:
                 behind = "" if self.computed else self._old_view()
-                self._say(said[0] + behind, said[1])
+                tries = said[1] == "error" and self._button != ""
+                again = f" {self._button} tries again." if tries else ""
+                self._say(f"{said[0]}{again}{behind}", said[1])
 
     def _show_step(self, step: Step) -> None:
         """Show at most ten steps a second, and always the last one."""

@@ -502,14 +502,13 @@ class Compared:
         area, (_, (low, high)) = next(iter(found.items()))
         digits = next((d for d in (2, 3) if round(low, d) and round(high, d)), 4)
         ends = " to ".join(f"{round(x, digits) + 0.0:.{digits}f}" for x in (low, high))
-        unclear = low <= 0 <= high
-        so = (
-            "includes 0: this audit can't tell them apart"
-            if unclear
-            else "leaves out 0"
-        )
-        between = f"has a paired 95 % interval of {ends.replace('-', '−')}, which {so}."
-        return f"{left_out}The {area} of {names[0]} less that of {names[1]} {between}"
+        difference = f"difference of the {area} {ends.replace('-', '−')}, 95 %"
+        if low <= 0 <= high:
+            told = f"This audit cannot tell {names[0]} from {names[1]}"
+        else:
+            better, worse = names[:2] if low > 0 else names[1::-1]
+            told = f"{better} finds more than {worse}"
+        return f"{left_out}{told} ({difference})."
 
     @property
     def wire(self) -> dict[str, Any]:

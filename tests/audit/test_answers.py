@@ -268,12 +268,13 @@ def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(
     practitioner = small_audit(tmp_path / "all", members="all")
     untrained = small_audit(tmp_path / "half")
     for audit, word in (
-        (arrays, "no model"),
+        (arrays, "shadow_gaps"),
         (untrained, "train"),
     ):
         missing = view_of(audit).steps().know.missing
         assert (missing.button, missing.trains) == ("Compute", False)
         assert word in missing.why_not
+    assert "reference_gaps" in view_of(arrays).steps().more.missing.why_not
     practitioner.train(stop_at_drop=0.5)
     steps = view_of(practitioner).steps()
     assert "short models" in steps.more.missing.button

@@ -368,7 +368,11 @@ def test_what_is_not_computed_waits_for_compute_which_may_be_cancelled_or_fail(
         "setattr(source, 'fail', 'the disk is full: 12 MB are missing <b>')"
     )
     page.get_by_role("button", name="Compute", exact=True).click()
-    page.get_by_text("the disk is full: 12 MB are missing <b>").wait_for()
+    failed = page.get_by_text(
+        "Scoring stopped: the disk is full: 12 MB are missing <b>"
+    )
+    failed.wait_for()
+    assert "Compute tries again" in failed.inner_text()
     dashboard.screenshots("widgets-error", of=".mw-bar", widths=[1400])
 
 

@@ -357,14 +357,18 @@ def test_one_class_has_no_roc_and_one_sample_of_a_kind_no_interval(n_memorized):
     assert "interval" not in found.said(["PSMI", "Loss"])
 
 
-def test_the_sentence_has_the_paired_interval_and_whether_it_includes_0():
+def test_the_sentence_has_the_paired_interval_and_which_score_finds_more():
     rng = np.random.default_rng(0)
     memorized = np.arange(200) < 40
     good, poor, like = rng.normal(size=(3, 200)) - memorized * [[2.0], [0.3], [2.0]]
-    for other, word in ((poor, "leaves out 0"), (like, "includes 0")):
+    for other, word in ((poor, "A finds more than B"), (like, "cannot tell A from B")):
         said = Compared.of(Scored.of_all(good), memorized, [Scored.of_all(other)]).said(
             ["A", "B"]
         )
         assert word in said
+        turned = Compared.of(
+            Scored.of_all(other), memorized, [Scored.of_all(good)]
+        ).said(["B", "A"])
+        assert turned.startswith(said[: said.index(" (")]) == (other is poor)
         for number in compare(roc(good, memorized), roc(other, memorized)).interval:
             assert f"{abs(number):.2f}" in said

@@ -196,7 +196,8 @@ def a_note_is_kept_beside_the_decision(images):
     page.locator(".mw-choice[data-decision=keep][aria-pressed=true]").wait_for()
     assert note.input_value() == "=HYPERLINK(1) <b>ward 7</b>"
     assert "\"'=HYPERLINK" in images.python("(run.path / 'decisions.csv').read_text()")
-    assert images.python("inspector.decisions.iloc[0].tolist()[1:]") == [
+    made = "inspector.decisions.loc[0, ['decision', 'note']].tolist()"
+    assert images.python(made) == [
         "keep", "=HYPERLINK(1) <b>ward 7</b>",
     ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import OF_ARRAYS, REFERENCES, Cache, Evidence
+from memowidgets.audit.evidence import REFERENCES, Cache, Evidence
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.computing import is_ready, parts_of
 from memowidgets.audit.numbers.inputs import (
@@ -63,6 +63,12 @@ _SHORT = 10.0  # seconds: what takes less starts by itself
 _NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _REFERENCES = 2  # models for each member that a click trains
 _SHADOWS = 32  # that a click trains: enough on both sides for a verdict on a sample
+_MORE_OF_ARRAYS = (
+    "give the logit gaps of two short trainings on other samples as reference_gaps"
+)
+_TRUTH_OF_ARRAYS = (
+    "give log_lira, or shadow_gaps and shadow_members of models trained on halves"
+)
 _FEW_SECONDS = 10.0  # to start the processes takes about as long
 
 
@@ -186,8 +192,10 @@ class AuditView:
         """What would say more of which members are memorised, with its price, or why it can't."""
         evidence = self._audit.evidence
         if evidence.given:
-            none = Missing(why_not=OF_ARRAYS.format("train models"))
-            return Steps(NextStep("", none), NextStep("", none))
+            return Steps(
+                NextStep("", Missing(why_not=_MORE_OF_ARRAYS)),
+                NextStep("", Missing(why_not=_TRUTH_OF_ARRAYS)),
+            )
         more = NextStep("", self._missing_references(evidence))
         return Steps(more, self._to_know())
 

@@ -26,7 +26,7 @@ from memowidgets.checks import (
     whole_number,
 )
 from memowidgets.files import check_outside_runs, checked_path, digest_of
-from memowidgets.vocabulary import HALF_CHARACTERS, listed, quoted
+from memowidgets.vocabulary import HALF_CHARACTERS, listed, quoted, verb
 
 if TYPE_CHECKING:
     import os
@@ -598,9 +598,10 @@ def checked_class_names(
     )
     if len(np.unique(labels)) < 2:
         shown = quoted(names[labels[0]]) if labels[0] < len(names) else labels[0]
+        count = len(labels)
+        all_of_them = verb(count, "the only sample has", f"all {count} samples have")
         raise ValueError(
-            f"all {len(labels)} samples have the label {shown}: a classifier needs at least two "
-            "classes"
+            f"{all_of_them} the label {shown}: a classifier needs at least two classes"
         )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -10,6 +10,7 @@ import pytest
 from memowidgets.data import MCQDataset
 from tests.browser.harness import in_view
 from tests.browser.test_everywhere import counts, recorded
+from tests.widgets.test_browser import OWN, QUESTIONS
 
 
 class Hand:
@@ -92,3 +93,34 @@ def test_a_wrong_label_takes_one_click_and_then_a_key_each(shown):
     wards = shown.names["audit"].data.choices[0]
     letters = [chr(65 + wards.index(name)) for name in named]
     assert made[1] == letters
+
+
+def decide(hand, many, of):
+    """Keeps so many samples, each of which is seen, by a key each."""
+    for done in range(1, many + 1):
+        assert in_view(hand.page.locator(".mw-sample"))
+        hand.press("k")
+        hand.page.get_by_text(f"{done} of {of} decided").wait_for()
+
+
+def test_ten_of_ones_own_samples_take_a_click_and_then_a_key_each(widget_page):
+    page = widget_page([OWN.format(data=QUESTIONS)], width=960, height=780).page
+    hand = Hand(page)
+    page.wait_for_selector(".mw-card")  # nobody had to ask for the scores
+    flagged = counts(page)["flagged"]
+    assert flagged >= 10
+    hand.click(page.locator(".mw-card").first)
+    decide(hand, 10, flagged)
+    assert hand.actions == 1 + 10
+
+
+def test_a_budget_of_20_takes_two_clicks_and_then_a_key_each(shown):
+    page, hand = shown.page, Hand(shown.page)
+    hand.click(page.get_by_role("radio", name="20", exact=True))
+    shown.eventually("dashboard.counts['flagged']", 20)
+    page.locator(".mw-range").get_by_text("of 20").wait_for()
+    hand.click(page.locator(".mw-card").first)
+    decide(hand, 20, 20)
+    assert hand.actions == 2 + 20
+    worst = shown.names["audit"].score("psmi").nsmallest(20).index
+    assert set(shown.python("dashboard.decisions.id.tolist()")) == set(worst)

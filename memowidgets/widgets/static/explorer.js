@@ -195,7 +195,7 @@ export class Explorer {
       this.heard = tell(this.model);
       this.showHint();
     });
-    for (const name of ["_steps", "_work"])
+    for (const name of ["_steps", "_work", "_early"])
       this.ears.onModel(`change:${name}`, () => this.showParts());
     this.ears.onModel("change:_data", () => this.load());
     this.ears.onModel("change:_truth", () => this.hearTruth());
@@ -390,7 +390,7 @@ export class Explorer {
     this.steps.element.hidden = !steps;
     if (steps) {
       const busy = this.model.get("_work")?.busy === true;
-      this.steps.show(next, busy);
+      this.steps.show(next, busy, (this.model.get("_early") ?? "") === "");
     }
     const none = this.scores.memorized === 0;
     const which = this.data.truth === "" ? "memorised" : `among the ${this.data.truth}`;

@@ -29,15 +29,17 @@ export class Steps {
   /**
    * @param {Next} next
    * @param {boolean} busy  whether models are trained already
+   * @param {boolean} predicts  whether a score predicts anything here
    */
-  show(next, busy) {
-    const shown = JSON.stringify([next, busy]);
+  show(next, busy, predicts) {
+    const shown = JSON.stringify([next, busy, predicts]);
     if (shown === this.shown) return;
     this.shown = shown;
     const { metric, more, know } = next;
     const found = metric === "reference";
     const first = html("p", {}, html("b", {}, "Scored."));
-    if (metric === "psmi") first.append(` ${holding("The lowest tenth", SCORED)}`);
+    const isKnown = metric === "psmi" && predicts; // what the lowest tenth holds
+    if (isKnown) first.append(` ${holding("The lowest tenth", SCORED)}`);
     const second = html("p", {}, html("b", {}, found ? "Found more." : "Find more:"));
     const could = more.why_not === "" ? `a tenth that holds ${MORE}.` : sentence(more);
     second.append(` ${found ? holding("The lowest tenth", MORE) : could}`);
@@ -47,7 +49,7 @@ export class Steps {
       /** @type {"references" | "check"} */ type,
     ) => this.button(button, type, busy);
     this.element.replaceChildren(
-      step("✓", first, metric === "psmi" ? range(metric) : null),
+      step("✓", first, isKnown ? range(metric) : null),
       step(
         found ? "✓" : "2",
         second,

@@ -500,3 +500,10 @@ def test_what_no_file_can_hold_is_refused_and_nothing_is_left(tmp_path):
     (tmp_path / "design.safetensors").touch()
     with pytest.raises(ValueError, match="lies in the run directory"):
         texts().to_csv(tmp_path / "texts.csv")
+
+
+def test_a_single_sample_is_told_as_one():
+    with pytest.raises(ValueError, match="two classes") as said:
+        mw.data.TextDataset.from_texts(["a note"], ["flu"])
+    assert "1 samples" not in str(said.value)
+    assert "flu" in str(said.value)

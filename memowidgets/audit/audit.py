@@ -398,7 +398,7 @@ class Audit:
         return scores.row_at(self.evidence, metric, layer, checkpoint)
 
     def _keep(
-        self, row: Score, asked: inputs.Asked, progress: Progress | None = None
+        self, row: Score, asked: inputs.Inputs, progress: Progress | None = None
     ) -> None:
         """Compute what is to be kept of a score and is not, and keep it."""
         every = computing.parts_of(row, asked)

@@ -137,7 +137,7 @@ def plain_setting(value: Any) -> Plain:
 
     Examples
     --------
-    >>> plain_setting({"num_cycles": 2}), plain_setting("/home/me/deepspeed.json")
+    >>> plain_setting({"num_cycles": 2}), plain_setting("/srv/deepspeed.json")
     ('num_cycles=2', '(a file, which is not named here)')
     >>> plain_setting(lambda step: 1.0), plain_setting(float("inf"))
     ('function <lambda>', 'inf')

@@ -195,7 +195,10 @@ def test_the_dashboard_says_it_too(recorded):
     dashboard = recorded.dashboard()
     assert dashboard.wait(20)
     assert dashboard._late["truly"] == "of the 35, about 15 truly"
-    assert dashboard._late["remarks"] == list(recorded.evaluate("psmi").warnings)
+    warnings = recorded.evaluate("psmi").warnings
+    said_once = [said for said in warnings if "of them truly" not in said]
+    assert len(said_once) == len(warnings) - 1
+    assert dashboard._late["remarks"] == said_once
     dashboard.eta_committed = 8.0  # the number of another η, which a wheel turned to
     assert dashboard.wait(20)
     fewer = recorded.evaluate("psmi", eta=8.0)

@@ -159,7 +159,7 @@ def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
 
 def test_the_report_states_what_lightning_tells(data, tmp_path):
     module = new_module()
-    module.save_hyperparameters({"dropout": 0.3, "rows": "/home/me/rows.csv"})
+    module.save_hyperparameters({"dropout": 0.3, "rows": "/srv/rows.csv"})
     watch = mw.watch(module, data, tmp_path / "run", STEPS, stop_at_drop=None)
     callback = mw.training.LightningCallback(watch)
     fitted(module, data, tmp_path, callback, epochs=1, gradient_clip_val=0.5)
@@ -170,7 +170,7 @@ def test_the_report_states_what_lightning_tells(data, tmp_path):
     assert (stated["optimizer"], stated["learning_rate"]) == ("AdamW", 0.05)
     assert stated["batch_size"] == BATCH
     assert stated["hparams.dropout"] == 0.3
-    assert "/home" not in str(origin)
+    assert "/srv" not in str(origin)
     assert origin.model == type(module).__name__
     assert "LightningCallback" in again.evidence.origins[-1].sentence
 

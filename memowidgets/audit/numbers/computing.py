@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from memowidgets.audit.evidence import ScoreKey
 from memowidgets.audit.numbers.inputs import (
     INPUTS,
-    Asked,
+    Inputs,
     check_kept,
     check_several,
     is_defined,
@@ -44,12 +44,12 @@ class ScorePart(NamedTuple):
     ----------
     row : Score
         The score, which has a function.
-    asked : Asked
+    asked : Inputs
         The place.
     """
 
     row: Score
-    asked: Asked
+    asked: Inputs
 
     @property
     def key(self) -> ScoreKey:
@@ -63,7 +63,7 @@ class ScorePart(NamedTuple):
         return f"{doing} at {self.asked.layer}" if uses_layer(self.row) else doing
 
 
-def parts_of(row: Score, asked: Asked) -> list[ScorePart]:
+def parts_of(row: Score, asked: Inputs) -> list[ScorePart]:
     """Return what is to be kept of a score: itself, or those that it is made of.
 
     There is nothing to keep of what takes no time, and of what can't be computed.
@@ -78,7 +78,7 @@ def parts_of(row: Score, asked: Asked) -> list[ScorePart]:
     return list(dict.fromkeys(found))
 
 
-def _made_of(row: Score, asked: Asked) -> list[ScorePart]:
+def _made_of(row: Score, asked: Inputs) -> list[ScorePart]:
     """Return the scores that one is made of, where it is; empty for one that has a function."""
     if row.mean_over_checkpoints:
         part = find_row(row.mean_over_checkpoints)
@@ -91,14 +91,14 @@ def is_known(part: ScorePart) -> bool:
     return _known(*part) is not None
 
 
-def _known(row: Score, asked: Asked) -> Scored | None:
+def _known(row: Score, asked: Inputs) -> Scored | None:
     """Return the scores by a row, if they were computed before."""
     if _must_be_made(row, asked):
         return None
     return asked.evidence.scores.find(key_of(row, asked))
 
 
-def _must_be_made(row: Score, asked: Asked) -> bool:
+def _must_be_made(row: Score, asked: Inputs) -> bool:
     """Whether what was kept isn't read, because the pass that it comes from is lost."""
     evidence = asked.evidence
     at = evidence.checkpoints[asked.record.name]
@@ -106,7 +106,7 @@ def _must_be_made(row: Score, asked: Asked) -> bool:
     return can_be_made and needs_pass(row) and not at.has_pass
 
 
-def is_ready(row: Score, asked: Asked) -> bool:
+def is_ready(row: Score, asked: Inputs) -> bool:
     """Return whether `compute` answers without computing anything that takes time."""
     evidence = asked.evidence
     if lacks_references(row, asked) or not is_defined(row, asked):
@@ -120,7 +120,7 @@ def is_ready(row: Score, asked: Asked) -> bool:
     return not _must_be_made(row, asked) and evidence.scores.has(key_of(row, asked))
 
 
-def compute(row: Score, asked: Asked) -> Scored:
+def compute(row: Score, asked: Inputs) -> Scored:
     """Return the scores of the members by a row, or what was kept of them."""
     if row.mean_rank:
         return _mean_of_ranks(row, asked)
@@ -133,7 +133,7 @@ def compute(row: Score, asked: Asked) -> Scored:
     return _finished(row, asked, found)
 
 
-def _finished(row: Score, asked: Asked, found: Scored) -> Scored:
+def _finished(row: Score, asked: Inputs, found: Scored) -> Scored:
     """Return scores with the labels of their members, and with notes on classes."""
     evidence = asked.evidence
     found = found.only(~np.isin(found.positions, evidence.undrawn))
@@ -242,7 +242,7 @@ def _checked_column(
     return values
 
 
-def _mean_of_ranks(row: Score, asked: Asked) -> Scored:
+def _mean_of_ranks(row: Score, asked: Inputs) -> Scored:
     """Return the mean rank of the members that have each score."""
     found = [compute(*each) for each in _made_of(row, asked)]
     rows, aligned = _of_all(found)
@@ -250,7 +250,7 @@ def _mean_of_ranks(row: Score, asked: Asked) -> Scored:
     return Scored(rows, mean_rank(aligned), notes=tuple(notes))
 
 
-def _mean_over_checkpoints(row: Score, asked: Asked) -> Scored:
+def _mean_over_checkpoints(row: Score, asked: Inputs) -> Scored:
     """Return the mean; its standard error is at most the mean of theirs."""
     check_several(asked)
     found = [compute(*each) for each in _made_of(row, asked)]

@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Inputs:
     """Where a score is asked for: an evidence, a layer by name, and a checkpoint."""
 
     evidence: Evidence
@@ -52,48 +52,48 @@ class Input:
     kind : str
         Kind of evidence that it is from; "" for what every evidence has.
     read : callable
-        Function of a `Asked` that returns its value.
+        Function of an `Inputs` that returns its value.
     """
 
     kind: str
-    read: Callable[[Asked], Any]
+    read: Callable[[Inputs], Any]
 
 
-def _of_pass(name: str, allowed: float = 0.0) -> Callable[[Asked], Array]:
+def _of_pass(name: str, allowed: float = 0.0) -> Callable[[Inputs], Array]:
     """Return a reader of an array of the forward pass, which copies it."""
 
-    def read(asked: Asked) -> Array:
+    def read(asked: Inputs) -> Array:
         values = np.array(asked.evidence.of_pass(asked.record, name))
         return check_kept(values, name, asked.record, allowed)
 
     return read
 
 
-def _representations(asked: Asked) -> Array:
+def _representations(asked: Inputs) -> Array:
     return asked.evidence.of_pass(asked.record, LAYER + asked.layer)
 
 
-def _logit_gap(asked: Asked) -> Array:
+def _logit_gap(asked: Inputs) -> Array:
     gaps = np.array(asked.evidence.gaps_of_pass(asked.record))
     return check_kept(gaps, "logit gaps", asked.record)
 
 
-def _losses(asked: Asked) -> Array:
+def _losses(asked: Inputs) -> Array:
     check_several(asked)
     of_each = [asked.evidence.losses(record) for record in asked.so_far]
     return np.stack(of_each)
 
 
-def _of_references(asked: Asked) -> Array:
+def _of_references(asked: Inputs) -> Array:
     evidence = asked.evidence
     models = evidence.references.read(asked.record.name)
     return models.gaps[:, evidence.member_columns]
 
 
-def _of_shadows(name: str) -> Callable[[Asked], Array]:
+def _of_shadows(name: str) -> Callable[[Inputs], Array]:
     """Return a reader of the masks or the gaps of shadow models."""
 
-    def read(asked: Asked) -> Array:
+    def read(asked: Inputs) -> Array:
         evidence = asked.evidence
         models = evidence.shadows.read(asked.record.name)
         of_pool: Array = getattr(models, name)
@@ -136,14 +136,14 @@ def uses_layer(row: Score) -> bool:
     return REPRESENTATIONS in kinds_of(row)
 
 
-def needs(row: Score, asked: Asked) -> list[Need]:
+def needs(row: Score, asked: Inputs) -> list[Need]:
     """Return what a score needs of which checkpoints; `Evidence.missing` says what is not there."""
     evidence, record = asked.evidence, asked.record
     found: list[Need] = []
     if row.mean_over_checkpoints:
         part = find_row(row.mean_over_checkpoints)
         for each in asked.so_far:
-            found += needs(part, Asked(evidence, asked.layer, each))
+            found += needs(part, Inputs(evidence, asked.layer, each))
         return list(dict.fromkeys(found))
     for name in row.mean_rank:
         found += needs(find_row(name), asked)
@@ -157,19 +157,19 @@ def needs(row: Score, asked: Asked) -> list[Need]:
     return list(dict.fromkeys(found))
 
 
-def is_defined(row: Score, asked: Asked) -> bool:
+def is_defined(row: Score, asked: Inputs) -> bool:
     """Return whether there are enough checkpoints for a score, if it is of several."""
     return TRACE not in kinds_of(row) or len(asked.so_far) >= FEWEST_CHECKPOINTS
 
 
-def lacks_references(row: Score, asked: Asked) -> bool:
+def lacks_references(row: Score, asked: Inputs) -> bool:
     """Return whether a score needs reference models that are not there at a checkpoint."""
     models = asked.evidence.references
     there = bool(models.indices) and asked.record.name in models.checkpoints
     return REFERENCES in kinds_of(row) and not there
 
 
-def check_several(asked: Asked) -> None:
+def check_several(asked: Inputs) -> None:
     """Refuse to compute a score of several checkpoints where there are none.
 
     Raises
@@ -196,7 +196,7 @@ def needs_pass(row: Score) -> bool:
     return bool(kinds_of(row) & {REPRESENTATIONS, LOGITS})
 
 
-def key_of(row: Score, asked: Asked) -> ScoreKey:
+def key_of(row: Score, asked: Inputs) -> ScoreKey:
     """Return what identifies the scores by a row: its function, the place, what they come from."""
     evidence, kinds = asked.evidence, kinds_of(row)
     others = []

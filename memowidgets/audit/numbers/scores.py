@@ -18,7 +18,7 @@ from memowidgets import evaluation
 from memowidgets.audit.evidence import LOGITS, SHADOWS, Evidence, Need, ScoreKey
 from memowidgets.audit.numbers.computing import compute, is_ready
 from memowidgets.audit.numbers.inputs import (
-    Asked,
+    Inputs,
     check_kept,
     is_defined,
     kinds_of,
@@ -80,10 +80,10 @@ def ask(
     evidence: Evidence,
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
-) -> Asked:
+) -> Inputs:
     """Return where a score is asked for, by the names that users give."""
     names = evidence.names
-    return Asked(evidence, names.layer(layer), names.record(checkpoint))
+    return Inputs(evidence, names.layer(layer), names.record(checkpoint))
 
 
 def row_at(
@@ -104,7 +104,7 @@ def row_at(
         return kept_row(metric, about)
 
 
-def _kept_beside(metric: str, asked: Asked) -> Mapping[str, str]:
+def _kept_beside(metric: str, asked: Inputs) -> Mapping[str, str]:
     """Return what was kept beside the values of a score, of whichever version."""
     evidence, record = asked.evidence, asked.record
     of = evidence.weights_at(record)
@@ -365,7 +365,7 @@ class Candidate(NamedTuple):
     layer: str
     record: Record
 
-    def ask(self, evidence: Evidence) -> Asked:
+    def ask(self, evidence: Evidence) -> Inputs:
         """Return where it is asked for."""
         return ask(evidence, self.layer or "last", self.record.name)
 

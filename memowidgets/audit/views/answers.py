@@ -17,7 +17,7 @@ from memowidgets.audit.evidence import REFERENCES, Cache, Evidence
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.computing import is_ready, parts_of
 from memowidgets.audit.numbers.inputs import (
-    Asked,
+    Inputs,
     is_defined,
     kinds_of,
     lacks_references,
@@ -488,14 +488,14 @@ def _note_on_draws(evidence: Evidence) -> tuple[Note, ...]:
     return (Note("draws not seen", f"{said}some, which would be flagged too"),)
 
 
-def _is_small(row: Score, asked: Asked) -> bool:
+def _is_small(row: Score, asked: Inputs) -> bool:
     """Whether each of the package's own scores that are to be computed takes about a second."""
     parts = parts_of(row, asked)
     own = [part.asked for part in parts if part.row.name in own_names()]
     return all(map(_has_few_values, own))
 
 
-def _has_few_values(asked: Asked) -> bool:
+def _has_few_values(asked: Inputs) -> bool:
     try:
         held = scores.states(asked.evidence, asked.layer, asked.record.name)
     except (StoreError, ValueError):
@@ -503,7 +503,7 @@ def _has_few_values(asked: Asked) -> bool:
     return held.size <= _QUICK_VALUES
 
 
-def _seconds_of_functions(row: Score, asked: Asked) -> float:
+def _seconds_of_functions(row: Score, asked: Inputs) -> float:
     """Return how long the functions of a user's take, infinite if that is not known."""
     seconds = 0.0
     for part in parts_of(row, asked):

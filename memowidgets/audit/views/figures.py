@@ -15,7 +15,7 @@ from memowidgets.audit.evidence import REFERENCES, Evidence, Need
 from memowidgets.audit.numbers.computing import is_ready
 from memowidgets.audit.numbers.definitions import compare_memorization
 from memowidgets.audit.numbers.inputs import (
-    Asked,
+    Inputs,
     is_defined,
     lacks_references,
     needs,
@@ -227,7 +227,7 @@ class _Desk:
             self.reasons.append(NotThereError(what, _ALL, asked.record.name))
         return found
 
-    def _is_undone(self, row: Score, asked: Asked) -> bool:
+    def _is_undone(self, row: Score, asked: Inputs) -> bool:
         """Whether a score is not computed yet, and could be; what can't be made says so itself."""
         evidence = self.evidence
         if is_ready(row, asked):

@@ -10,10 +10,10 @@ import {
   onWidth,
   root,
   setAttributes,
-  setLayer,
   svg,
   write,
 } from "./dom.js";
+import { setLayer } from "./layers.js";
 import { countsAt, makeScores } from "./maths.js";
 import { estimateText, whole } from "./numbers.js";
 import { RocPlot } from "./plots.js";

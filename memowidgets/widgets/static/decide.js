@@ -1,7 +1,8 @@
 /** Decisions on the open sample, or on several that are selected: one row of buttons, and undo. */
 
 import { nameText, plain } from "./cards.js";
-import { html, setLayer, write } from "./dom.js";
+import { html, write } from "./dom.js";
+import { setLayer } from "./layers.js";
 import { whole } from "./numbers.js";
 
 /**

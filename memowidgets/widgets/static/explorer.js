@@ -20,10 +20,10 @@ import {
   root,
   segments,
   setAttributes,
-  setLayer,
   throttle,
   write,
 } from "./dom.js";
+import { setLayer } from "./layers.js";
 import { onLack, tell, whyLate, whyUnheard } from "./kernel.js";
 import {
   aucOf,

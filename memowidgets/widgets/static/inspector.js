@@ -13,10 +13,10 @@ import {
   Question,
   root,
   setAttributes,
-  setLayer,
   svg,
   write,
 } from "./dom.js";
+import { setLayer } from "./layers.js";
 import { onLack, tell, whyLate } from "./kernel.js";
 import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";

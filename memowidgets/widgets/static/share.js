@@ -1,7 +1,8 @@
 /** The Share menu: the report as a file, a link where the address holds the view, and Python that restores it. */
 
 import { download } from "./decide.js";
-import { bytesOf, html, menu } from "./dom.js";
+import { bytesOf, html } from "./dom.js";
+import { menu } from "./layers.js";
 import { tell, whyLate } from "./kernel.js";
 
 const WORKING = "Writing the report …";

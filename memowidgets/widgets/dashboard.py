@@ -403,6 +403,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             if self._progress is not None:
                 return
             progress = self._progress = Progress(self._show_step)
+            self._told = 0.0  # so that the first step is shown
             pick = self._lacking() or self._choice
             self._say(
                 said or f"{self._source.missing(*pick).cost}{self._old_view()}", "wait"

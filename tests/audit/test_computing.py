@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import warnings
 from types import SimpleNamespace
@@ -340,6 +341,37 @@ def test_a_slow_score_is_cancelled_when_its_function_returns():
     thread.join(20)
     assert errors
     assert audit.score("slow").tolist() == LABELS.tolist()  # what it returned is kept
+
+
+def test_a_bar_says_what_is_computed_also_right_after_other_work():
+    dashboard, said = audit_of().dashboard(), []
+    assert dashboard.wait(20)
+
+    def look(labels):
+        said.append(dashboard._work["what"])
+        return labels
+
+    for name in ("first", "second", "third"):
+        mw.score(name)(look)
+        dashboard.refresh()
+        dashboard.metric = name
+        dashboard.compute()
+        assert dashboard.wait(20)
+    dashboard.close()
+    assert said == [f"computing {name}" for name in ("first", "second", "third")]
+
+
+def test_a_function_that_leaves_the_program_is_an_error_like_any_other():
+    dashboard = audit_of().dashboard()
+    assert dashboard.wait(20)
+    mw.score("leaving")(lambda labels: sys.exit(len(labels)))
+    dashboard.refresh()
+    dashboard.metric = "leaving"
+    dashboard.compute()
+    assert dashboard.wait(20)
+    assert "leaving" in dashboard._message["text"]
+    assert dashboard._message["kind"] == "error"
+    dashboard.close()
 
 
 def test_what_a_score_lacks_is_said_when_it_is_picked(run):

@@ -184,7 +184,7 @@ def _result(row: Score, arrays: dict[str, Any]) -> Any:
         return row.call(arrays)
     except (Cancelled, StoreError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ValueError(
             f"the score {row.name} could not be computed: {kind}{first_line(error)}"

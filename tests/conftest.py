@@ -101,7 +101,7 @@ def _no_request() -> Iterator[None]:
     assert not asked, "a request left this machine"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def own_scores(monkeypatch: pytest.MonkeyPatch) -> dict[str, Score]:
     """Scores that the test adds: they are gone after it, and so are those of tests before."""
     added: dict[str, Score] = {}

@@ -22,11 +22,6 @@ N = 60
 LABELS = np.arange(N) % 3
 
 
-@pytest.fixture(autouse=True)
-def _registry(own_scores):
-    """Scores that a test adds are gone after it."""
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run of several epochs with shadow and reference models."""

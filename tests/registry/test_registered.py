@@ -21,11 +21,6 @@ from tests.programs import printed
 LABELS = np.arange(60) % 3
 
 
-@pytest.fixture(autouse=True)
-def _registry(own_scores):
-    """Scores that a test adds are gone after it."""
-
-
 def audit_of(**changes) -> mw.Audit:
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(60, 3)) + 2 * np.eye(3)[LABELS]

@@ -520,7 +520,7 @@ def test_a_score_of_ones_own_is_kept_only_with_a_version(tmp_path):
         labels, np.eye(16), 3 * np.eye(2)[labels], path=tmp_path
     )
 
-    def mine(_x, logits, _labels):
+    def mine(logits):
         calls.append(1)
         return logits[:, 0] + len(calls)
 

@@ -288,11 +288,11 @@ def test_where_none_can_be_trained_the_score_is_listed_with_the_reason(audit, wh
         audit, reason = mw.Audit.open(audit.path), "needs the model and the data"
     view = view_of(audit)
     assert "reference" in {choice.value for choice in view.score_choices()}
-    found = view.missing("reference", "", checkpoint)
+    found = view.missing("reference", "last", checkpoint)
     assert reason in found.why_not
     assert not found.trains
     with pytest.raises((StoreError, ValueError)):
-        view.view("reference", "", checkpoint)
+        view.view("reference", "last", checkpoint)
 
 
 # Files

@@ -458,9 +458,7 @@ class RunDirectory:
         try:
             found = self._known[name] = Tensors(path)
         except FileNotFoundError:
-            raise StoreError(
-                f"{path} does not exist; if another process deleted it just now, call again"
-            ) from None
+            raise StoreError(f"{path} does not exist") from None
         except (
             OSError,
             ValueError,
@@ -530,9 +528,7 @@ class PackedRun(RunDirectory):
                 path, fingerprints(manifest)[0]
             )
         except FileNotFoundError:
-            raise StoreError(
-                f"{path} does not exist; if another process deleted it just now, call again"
-            ) from None
+            raise StoreError(f"{path} does not exist") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise BrokenError(f"{path} is broken ({error})", INSTALL) from None
 

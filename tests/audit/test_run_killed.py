@@ -110,10 +110,6 @@ def train_shadows(path: Path, n: int) -> None:
     audit_of(path, 4).run_shadows(n, Inline())
 
 
-def assert_says_what_to_call(error: StoreError) -> None:
-    assert "call " in str(error)
-
-
 def test_a_reader_of_a_run_that_two_killed_processes_write_never_mixes_or_misses(
     tmp_path,
 ):
@@ -125,28 +121,24 @@ def test_a_reader_of_a_run_that_two_killed_processes_write_never_mixes_or_misses
     before, answers = 0, 0
     try:
         wait_for((run / "shadows/0000.safetensors").exists, writers[1])
-        while before < 2:
+        while before < 2 or answers == 0:
             found = reader.n_shadows
             assert before <= found
             before = found
             assert reader.score("loss", checkpoint=1).equals(losses)
-            try:
+            with suppress(StoreError):  # a pass was deleted before it was read
                 scores = reader.score("psmi", checkpoint=2)
-            except StoreError as error:  # a pass was deleted before it was read
-                assert_says_what_to_call(error)
-            else:
-                answers += 1
                 assert np.isfinite(scores).all()
+                answers += 1
         ended = [writer.exitcode for writer in writers]
     finally:
         for writer in writers:
             writer.kill()
             writer.join()
     assert ended == [None, None], "one ended before it was killed"
-    assert answers > 0
     there = audit_of(run, 4)
     assert there.n_shadows >= before
-    there.run_shadows(there.n_shadows + 1, Inline())
+    there.run_shadows(max(there.n_shadows + 1, 6), Inline())
     assert reader.n_shadows == there.n_shadows
     assert reader.log_lira().equals(audit_of(run, 4).log_lira())
     assert not list(there.evidence.general_notes)

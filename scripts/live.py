@@ -7,7 +7,7 @@ itself, so it also moves when the page is opened from disk.
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,6 +191,7 @@ def audit(name: str) -> Moving:
     recorded = _Recorded(name)
     content = recorded.opening() | recorded.picks() | recorded.samples()
     content["views"] = [recorded.wire(*pick) for pick in recorded.offered()]
+    content["moments"] = recorded.moments()
     return Moving("recorded", recorded.title, recorded.still(), content)
 
 
@@ -272,6 +273,12 @@ class _Recorded:
                 "metrics": packed_choices(self.scores),
             }
         }
+
+    def moments(self) -> list[dict[str, Any]]:
+        """Return the checkpoints on the page in the form of the dashboard's timeline."""
+        offered = [choice.value for choice in self.checkpoints]
+        found = self.view.moments()
+        return [asdict(one) for one in found if one.value in offered]
 
     def offered(self) -> Iterator[tuple[str, str, str]]:
         """Yield the score, layer and checkpoint of each view that is on the page."""

@@ -19,12 +19,14 @@ import {
 
 /** @typedef {import("./views.js").View} View */
 /** @typedef {import("../../memowidgets/widgets/static/messages.js").Picked} Choice */
+/** @typedef {import("../../memowidgets/widgets/static/messages.js").Moment} Moment */
 /** @typedef {"metric" | "layer" | "checkpoint"} Pick */
 /** @typedef {import("../../memowidgets/widgets/static/messages.js").Pick} PickOf */
 
 /**
  * @typedef {object} More  what a whole audit has beside its views
  * @property {{checkpoints: Choice[], layers: Choice[], metrics: Choice[]}} choices
+ * @property {Moment[]} [moments]  checkpoints in the order of training, of which there are two or more
  * @property {string[]} ids
  * @property {Uint8Array} labels  two bytes each
  * @property {string[]} classes
@@ -344,11 +346,50 @@ export class Recorded {
     this.compared = null;
     this.follow(before, view);
     this.tellLate();
+    model.set("_timeline", this.timeline);
     model.set("_data", this.wire.data);
     model.set("_warnings", view.warnings);
     model.set("_notes", view.notes);
     model.set("page", 0);
     model.set("_version", model.get("_version") + 1);
+  }
+
+  /** Names what is scored. */
+  get series() {
+    const { metric, layer } = this.view;
+    return `${metric} ${layer}`;
+  }
+
+  /** The checkpoints, and at which of them the page holds what is scored. */
+  get timeline() {
+    const { moments = [] } = this.content;
+    const { metric, layer } = this.view;
+    const held = moments.map((moment) => ({
+      ...moment,
+      computed: this.found(metric, layer, moment.value) !== undefined,
+    }));
+    return { series: this.series, ended: true, moments: held };
+  }
+
+  /**
+   * Sends the scores at some checkpoints, one message for each, and who is memorised.
+   * @param {string[]} checkpoints
+   */
+  tellMoments(checkpoints) {
+    const { metric, layer } = this.view;
+    const eta = this.model.get("eta_committed");
+    const bits = new Uint8Array(Math.ceil(this.logLira.length / 8));
+    this.logLira.forEach((value, i) => {
+      if (value >= eta) bits[i >> 3] |= 128 >> (i & 7);
+    });
+    this.model.emit("msg:custom", { type: "memorized" }, [bits]);
+    for (const checkpoint of checkpoints) {
+      const view = this.found(metric, layer, checkpoint);
+      const scores = view === undefined ? [] : [Float32Array.from(scoresOf(view))];
+      const problem = view === undefined ? "this page does not hold it" : "";
+      const content = { type: "moment", series: this.series, checkpoint, problem };
+      this.model.emit("msg:custom", content, scores);
+    }
   }
 
   /** @param {View} view */
@@ -538,6 +579,10 @@ export class Recorded {
         content: { type: "heard", request: asked.request, picked },
         buffers: [],
       };
+    }
+    if (asked.type === "moments") {
+      queueMicrotask(() => this.tellMoments(asked.checkpoints));
+      return null;
     }
     if (asked.type === "address") {
       this.restore(asked.text);

@@ -95,6 +95,17 @@ class Prediction:
         return f"the median training loss has dropped by {percent(self.drop)}{self._beside}"
 
     @property
+    def in_short(self) -> str:
+        """Why it is this checkpoint, in a few words."""
+        if self.why == "turn":
+            return "held-out loss is lowest"
+        if self.why == "level":
+            return "loss has levelled off"
+        if self.why == "unsettled":
+            return "nothing has settled yet"
+        return f"loss is down {100 * self.drop:.0f} %"
+
+    @property
     def _beside(self) -> str:
         """What else a reader of the ρ rule should know of held-out samples."""
         if self.held_out == "losses":

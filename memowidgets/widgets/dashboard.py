@@ -20,10 +20,10 @@ from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError, without_advice
 from memowidgets.vocabulary import visible
 from memowidgets.widgets.explored import Compared, Judged, opening
-from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.messages import Pick, State, mismatch
+from memowidgets.widgets.timeline import InTime
 from memowidgets.widgets.widget import (
     close_earlier_runs,
     give_back,
@@ -81,7 +81,7 @@ _IDLE = threading.Event()
 _IDLE.set()
 
 
-class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
+class Dashboard(InTime, Inspection, anywidget.AnyWidget):
     """Pick a checkpoint, a layer and a score, move τ, and look at the flagged samples.
 
     One widget whose page composes bar, explorer and inspector over one set of traits. What is
@@ -191,6 +191,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                     f"there is nothing to show yet: no {name}; train first"
                 )
         with self.hold_sync():
+            self._moments = ()
             self._labels = {
                 name[:-1]: {choice.value: choice.label for choice in offered}
                 for name, offered in choices.items()
@@ -205,6 +206,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
                 if getattr(self, name[:-1]) not in self._labels[name[:-1]]:
                     marked = (choice.value for choice in offered if choice.marked)
                     setattr(self, name[:-1], next(marked, offered[0].value))
+            self._moments = self._source.moments()
+            self._tell_time()
 
     def _check(self, name: str, value: str) -> str:
         """Return a value that can be picked. Raise an error that lists them for any other."""
@@ -499,11 +502,26 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     # ---------------------------------------------------------------- what there is to show
 
     def _look(self) -> None:
-        """Offer to show what is new in the source, made here or elsewhere."""
+        """Put new checkpoints on the timeline, and offer to show what else is new in the source."""
         found = self._newest_revision()
         with self._lock:
-            if self._progress is None and found is not None and found != self._revision:
-                self.outdated = True
+            if self._progress is not None or found in (None, self._revision):
+                return
+            was_outdated, before, star = self.outdated, self._timeline, self._star
+            self._reread_choices()
+            grew = self._timeline != before and self._is_as_shown(before)
+            self.outdated = was_outdated or not grew
+            if self._star not in ("", star):
+                label = self._labels["checkpoint"][self._star]
+                self._say(f"The best time to predict is reached: {label}.")
+
+    def _is_as_shown(self, before: dict[str, Any]) -> bool:
+        """Whether the checkpoint on show is still of the weights that it was of."""
+        weights = [
+            [each["of"] for each in told["moments"] if each["value"] == self.checkpoint]
+            for told in (before, self._timeline)
+        ]
+        return weights[0] in ([], weights[1])
 
     def _newest_revision(self) -> Any:
         try:

@@ -126,6 +126,13 @@ class Share(TypedDict):
     what: str
 
 
+class AskMoments(TypedDict):
+    """The scores at these checkpoints are wanted, to play them."""
+
+    type: Literal["moments"]
+    checkpoints: list[str]
+
+
 class Address(TypedDict):
     """What the address of the page says of the view, unchecked."""
 
@@ -133,7 +140,17 @@ class Address(TypedDict):
     text: str
 
 
-FromPage = AskPage | AskDetail | Decide | Plain | AskLogLira | Knock | Share | Address
+FromPage = (
+    AskPage
+    | AskDetail
+    | Decide
+    | Plain
+    | AskLogLira
+    | Knock
+    | Share
+    | AskMoments
+    | Address
+)
 
 # -------------------------------------------------------------------- what both sides keep
 
@@ -300,6 +317,38 @@ class Choice:
     label: str
     marked: bool = False
     uses_layer: bool = True
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One checkpoint on the timeline.
+
+    Attributes
+    ----------
+    value, label : str
+        Its name, and what a reader calls it.
+    epoch : float
+        When it is.
+    of : str
+        Digest of its weights.
+    loss : float
+        Median training loss.
+    held_out : float, optional
+        Mean loss of the held-out samples; None where none is known.
+    why : str
+        What it means to look here, in a few words.
+    star : bool
+        Whether this is the best time to predict.
+    """
+
+    value: str
+    label: str
+    epoch: float
+    of: str
+    loss: float
+    held_out: float | None
+    why: str
+    star: bool
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 STATIC = Path(__file__).parent / "static"
-STYLES = ("shared", "bar", "explorer", "compare", "inspector", "opened")
+STYLES = ("shared", "bar", "timeline", "explorer", "compare", "inspector", "opened")
 _IMPORT = re.compile(r'^import\s*(\{[^}]*\}|\w+)\s*from\s*"([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(
     r"^export (?=(?:async )?(?:function|class|const)\*? (\w+))", re.MULTILINE

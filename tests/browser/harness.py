@@ -634,6 +634,14 @@ CORNERS = """(one) => {
 }"""
 
 
+def go_to_checkpoint(page: Page, name: str) -> None:
+    """Type the epoch of a checkpoint, such as epoch-1."""
+    slider = page.get_by_role("slider", name="checkpoint")
+    slider.focus()
+    page.keyboard.type(name.removeprefix("epoch-"))
+    slider.press("Enter")
+
+
 def in_view(*elements: Locator) -> bool:
     """Whether elements are seen whole: inside the window, and under nothing that sticks."""
     elements[0].page.evaluate(FRAMES)  # what comes later must not hide them again

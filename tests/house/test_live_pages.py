@@ -17,7 +17,14 @@ from memowidgets.commands.demo import guess_of
 from memowidgets.registry import spoken
 from scripts import live
 from scripts.docs import guarded
-from tests.browser.harness import free_port, opened, save, serving, settled
+from tests.browser.harness import (
+    free_port,
+    go_to_checkpoint,
+    opened,
+    save,
+    serving,
+    settled,
+)
 from tests.browser.test_everywhere import counts, tau
 from tests.front_end.tools import serious
 from tests.report.test_page import expected, move_eta, type_tau
@@ -58,9 +65,11 @@ def visit(chromium, site):
 
 
 def picked(page, metric, checkpoint=None, layer=None):
-    for name, value in (("checkpoint", checkpoint), ("layer", layer)):
-        if value is not None:
-            page.get_by_label(name, exact=True).select_option(value)
+    if checkpoint is not None:
+        go_to_checkpoint(page, checkpoint)
+        page.locator(f'.mw-times[aria-valuetext^="epoch {checkpoint[6:]} "]').wait_for()
+    if layer is not None:
+        page.get_by_label("layer", exact=True).select_option(layer)
     page.locator(".mw-bar").get_by_label("metric", exact=True).select_option(metric)
     label = spoken(metric)
     page.locator(".mw-axis-title").filter(has_text=f"{label}, ").first.wait_for()
@@ -395,8 +404,9 @@ def link_to(**state):
 
 def shown_there(page):
     """All that a link must bring along, as the page shows it."""
-    names = ("checkpoint", "layer", "metric", "memorised from log-LiRA η", "sort")
+    names = ("layer", "metric", "memorised from log-LiRA η", "sort")
     picked = [page.get_by_label(name, exact=True).input_value() for name in names]
+    picked.append(page.locator(".mw-times").get_attribute("aria-valuenow"))
     picked.append(page.get_by_label("filter by decision").input_value())
     picked.append(page.locator(".mw-segment[aria-checked=true]").all_text_contents())
     return [

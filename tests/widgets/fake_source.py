@@ -17,7 +17,7 @@ from memowidgets.evaluation.scored import Rule, Scored
 from memowidgets.progress import Progress
 from memowidgets.vocabulary import Note
 from memowidgets.widgets import Choice, Missing, SampleDetail, ShadowGaps
-from memowidgets.widgets.messages import NextStep, Steps
+from memowidgets.widgets.messages import Moment, NextStep, Steps
 
 
 def digit_like(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -104,6 +104,8 @@ class FakeSource:
         missing_of: Mapping[str, Missing] | None = None,
     ) -> None:
         self.missing_of = missing_of or {}
+        self.weights = ""  # digest of those of each checkpoint
+        self.scores_asked: list[str] = []  # to play them
         self.early: set[str] = set()  # checkpoints at which nothing is learned yet
         images, labels = digit_like(n)
         self.data = ImageDataset.from_arrays(images, labels)
@@ -123,6 +125,34 @@ class FakeSource:
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         return [Choice(f"epoch-{i}", f"epoch {i}", marked=i == 2) for i in range(1, 5)]
+
+    def moments(self) -> Sequence[Moment]:
+        why = [
+            "too early",
+            "loss is down 95 %",
+            "after the best time",
+            "end of training",
+        ]
+        return [
+            Moment(
+                f"epoch-{i}",
+                f"epoch {i}",
+                i,
+                self.weights,
+                2 / i,
+                1 + i / 9,
+                why[i - 1],
+                i == 2,
+            )
+            for i in range(1, 5)
+        ]
+
+    def has_ended(self) -> bool:
+        return True
+
+    def scores_at(self, score: str, layer: str, checkpoint: str) -> Scored:
+        self.scores_asked.append(checkpoint)
+        return self.view(score, layer, checkpoint)
 
     def layer_choices(self) -> Sequence[Choice]:
         return [
@@ -157,7 +187,7 @@ class FakeSource:
         self.truth = True
 
     def revision(self) -> object:
-        return None
+        return self.weights or None
 
     def export_text(
         self, score: str, layer: str, checkpoint: str, rule: Rule, eta: float

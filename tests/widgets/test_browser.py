@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.browser.harness import drag
+from tests.browser.harness import drag, go_to_checkpoint
 from tests.browser.test_everywhere import LINE_HEIGHTS, agree, counts, recorded, tau
 
 DASHBOARD = """
@@ -230,9 +230,9 @@ def test_a_budget_is_typed_or_chosen_and_stays_with_another_score(dashboard):
         chip.click()
         dashboard.eventually("dashboard.asked", asked)
         assert chip.get_attribute("aria-checked") == "true"
-        for pick, value in (("checkpoint", "epoch-1"), ("checkpoint", "epoch-2")):
+        for value in ("epoch-1", "epoch-2"):
             before = tau(page)
-            page.get_by_label(pick, exact=True).select_option(value)
+            go_to_checkpoint(page, value)
             dashboard.eventually("dashboard.computed and dashboard.checkpoint", value)
             page.wait_for_function(
                 "(tau) => document.querySelector('.mw-explorer').dataset.tau !== tau",
@@ -360,7 +360,7 @@ def test_what_is_not_computed_waits_for_compute_which_may_be_cancelled_or_fail(
     page.locator(".mw-message").wait_for(state="hidden")
 
     dashboard.python("setattr(source, 'seconds', 60)")  # it ends by being cancelled
-    page.get_by_label("checkpoint", exact=True).select_option("epoch-1")
+    go_to_checkpoint(page, "epoch-1")
     page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Cancelled; what was finished is kept.").wait_for()
@@ -380,7 +380,7 @@ def test_too_early_leads_to_the_checkpoint_where_the_model_knows_something(dashb
     page = dashboard.page
     dashboard.python("source.done.add(('psmi', 'last', 'epoch-1'))")
     dashboard.python("setattr(source, 'early', {'epoch-1'})")
-    page.get_by_label("checkpoint").select_option("epoch-1")
+    go_to_checkpoint(page, "epoch-1")
     page.locator(".mw-early").get_by_text("no better than guessing").wait_for()
     page.get_by_role("button", name="Go to epoch 2").click()
     dashboard.eventually("dashboard.checkpoint", "epoch-2")
@@ -402,7 +402,7 @@ def test_another_score_begins_the_list_unless_it_has_the_open_sample(dashboard):
             ".mw-models"
         ).wait_for()  # nothing is on its way that the next list would hear
         position = int(rows.nth(8).get_attribute("data-position"))
-        page.get_by_label("checkpoint").select_option(place)
+        go_to_checkpoint(page, place)
         page.locator(".mw-axis-title").get_by_text(place).wait_for()
         dashboard.wait_until_idle()
         flagged = dashboard.python(

@@ -48,6 +48,7 @@ from memowidgets.vocabulary import Note, size_in_words, visible, whole
 from memowidgets.widgets.messages import (
     Choice,
     Missing,
+    Moment,
     NextStep,
     SampleDetail,
     ShadowGaps,
@@ -109,6 +110,18 @@ class AuditView:
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, by their epoch."""
         return _checkpoints(self._audit.evidence)
+
+    def moments(self) -> Sequence[Moment]:
+        """The checkpoints after step 0 in the order of training; none if there is only one."""
+        return _moments(self._audit.evidence)
+
+    def has_ended(self) -> bool:
+        """Whether the last checkpoint is the end of training."""
+        return self._audit.evidence.names.final() is not None
+
+    def scores_at(self, score: str, layer: str, checkpoint: str) -> Scored:
+        """Return scores of the members that are computed already, and nothing else of them."""
+        return scores.score(self._audit.evidence, score, layer, checkpoint)
 
     def layer_choices(self) -> Sequence[Choice]:
         """Layers by name; the last is the recommended one."""
@@ -453,6 +466,42 @@ def _checkpoints(evidence: Evidence) -> list[Choice]:
     ]
     pairs = zip(later, labels, strict=True)
     return [Choice(one.name, x, one == chosen and one.epoch >= 0) for one, x in pairs]
+
+
+def _moments(evidence: Evidence) -> list[Moment]:
+    """Return the checkpoints after step 0 with what it means to look at each."""
+    names = evidence.names
+    later = sorted(names.some_records("all"), key=lambda record: record.step)
+    if len(later) < 2:
+        return []
+    chosen = names.prediction()
+    final = names.final()
+    found = []
+    for record in later:
+        why = "before the best time"
+        if record == chosen.record:
+            why = chosen.in_short
+        elif record == final:
+            why = "end of training"
+        elif chosen.why == "unsettled":
+            why = "nothing has settled yet"
+        elif evidence.not_learned(record):
+            why = "too early"
+        elif record.step > chosen.record.step:
+            why = "after the best time"
+        is_star = record == chosen.record and chosen.why != "unsettled"
+        moment = Moment(
+            record.name,
+            f"epoch {record.epoch:g}",
+            record.epoch,
+            record.weights,
+            record.median_loss,
+            record.test_loss,
+            why,
+            is_star,
+        )
+        found.append(moment)
+    return found
 
 
 def _layers(evidence: Evidence) -> list[Choice]:

@@ -4,13 +4,14 @@ import { html, listeners, root, throttle, write } from "./dom.js";
 import { GONE, onLack, tell, whyLate, whyUnheard } from "./kernel.js";
 import { durationText } from "./numbers.js";
 import { Share } from "./share.js";
-import { BEST, LAST, NO_LAYER } from "./words.js";
+import { LAST, NO_LAYER } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Picked} Choice */
 
 const ADDRESS = "memowidgets=";
 export const PICKS = /** @type {const} */ (["checkpoint", "layer", "metric"]);
+const PICKERS = /** @type {const} */ (["layer", "metric"]);
 const SOON = 400; // milliseconds in which a free kernel answers
 const AGAIN = 200;
 const BETWEEN_ADDRESSES = 400; // a browser refuses more than a hundred in half a minute
@@ -66,7 +67,8 @@ export class Bar {
     this.byLayer = new Set();
     this.root = root(el, "bar", "What to score", this.ears);
     this.title = html("b", { class: "mw-name", dir: "auto" });
-    this.checkpoint = this.picker("checkpoint");
+    /** The only checkpoint; several have a timeline. */
+    this.only = html("span", { class: "mw-only", hidden: true });
     this.layer = this.picker("layer");
     this.metric = this.picker("metric");
     this.compute = html(
@@ -109,11 +111,11 @@ export class Bar {
       "Export",
     );
     this.tools.append(this.exporting, this.share.element);
-    const row = html(
+    this.row = html(
       "div",
       { class: "mw-row mw-bar-row" },
       this.title,
-      this.checkpoint,
+      this.only,
       this.layer,
       this.metric,
       this.tools,
@@ -127,7 +129,7 @@ export class Bar {
       this.work,
       this.cancel,
     );
-    this.root.append(row, this.working, this.early);
+    this.root.append(this.row, this.working, this.early);
     this.ears.onModel("change:_choices", () => this.fill());
     for (const name of PICKS)
       this.ears.onModel(`change:${name}`, () => this.showChosen());
@@ -226,17 +228,18 @@ export class Bar {
     const { checkpoints, layers, metrics } = this.model.get("_choices");
     const byLayer = metrics.filter((/** @type {Choice} */ metric) => metric.usesLayer);
     this.byLayer = new Set(byLayer.map((/** @type {Choice} */ metric) => metric.value));
-    fillPicker(this.checkpoint, checkpoints, BEST);
+    this.only.hidden = checkpoints.length > 1;
+    write(this.only, checkpoints[0]?.label ?? "");
     fillPicker(this.layer, layers, LAST);
     fillPicker(this.metric, metrics, "");
     this.showChosen();
   }
 
   showChosen() {
-    for (const name of PICKS) this[name].value = this.model.get(name);
+    for (const name of PICKERS) this[name].value = this.model.get(name);
     const metric = this.model.get("metric");
     const unheard = this.root.classList.contains("mw-unheard");
-    for (const name of PICKS) this[name].disabled = unheard;
+    for (const name of PICKERS) this[name].disabled = unheard;
     this.layer.disabled ||= !this.byLayer.has(metric);
     this.layer.title = this.byLayer.has(metric) ? "" : NO_LAYER;
   }
@@ -312,7 +315,7 @@ export class Bar {
     const { checkpoints } = this.model.get("_choices");
     const best = checkpoints.find(
       (/** @type {Choice} */ choice) =>
-        choice.marked && choice.value !== this.checkpoint.value,
+        choice.marked && choice.value !== this.model.get("checkpoint"),
     );
     this.early.hidden = text === "";
     this.early.replaceChildren(text);

@@ -5,6 +5,7 @@ import { Compare } from "./compare.js";
 import { emptied, hideStandIn, html } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { Inspector } from "./inspector.js";
+import { Timeline } from "./timeline.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 
@@ -22,6 +23,7 @@ export default {
     const explorer = new Explorer(model, box, (tau, counts) =>
       inspector?.follow(tau, counts),
     );
+    const timeline = new Timeline(model, box, bar, explorer);
     const compare = new Compare(model, box, bar, explorer, (part, name) =>
       inspector?.showPart(part, name),
     );
@@ -39,7 +41,7 @@ export default {
     inspect();
     return () => {
       model.off("change:_data", inspect);
-      for (const part of [bar, explorer, compare, inspector]) part?.destroy();
+      for (const part of [bar, timeline, explorer, compare, inspector]) part?.destroy();
       frame.remove();
     };
   },

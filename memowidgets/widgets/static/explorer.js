@@ -78,6 +78,8 @@ export class Explorer {
     /** @type {Axis} */
     this.axis = LINEAR;
     this.scoreScale = "";
+    /** Scores that have room on an axis that stays. @type {[number, number] | null} */
+    this.reach = null;
     this.rocScale = "linear";
     this.dragging = false;
     this.telling = false;
@@ -440,6 +442,17 @@ export class Explorer {
   /** @param {{scoreScale?: string, rocScale?: string}} scales */
   rescale(scales) {
     Object.assign(this, scales);
+    const { reach } = this;
+    this.hold(null);
+    this.hold(reach);
+  }
+
+  /**
+   * Keeps the axis on show, with room for some scores, until others are looked at.
+   * @param {[number, number] | null} reach
+   */
+  hold(reach) {
+    this.reach = reach;
     this.chooseAxis();
     this.draw();
   }
@@ -447,6 +460,7 @@ export class Explorer {
   /** Takes the scale of scores that the user chose, or the one that shows most of them. */
   chooseAxis() {
     const { scores } = this;
+    if (this.reach !== null) return;
     const scale = this.scoreScale || (isSkewed(scores) ? "log" : "linear");
     this.axis = scale === "log" ? symmetricLog(kneeFor(scores)) : LINEAR;
     this.scoreScales.show(scale);
@@ -456,7 +470,7 @@ export class Explorer {
     if (this.histogram.element.clientWidth === 0) return; // hidden for now, as in a tab behind another
     const { scores, settled } = this;
     this.root.classList.toggle("mw-pending", !settled);
-    this.histogram.draw(scores, this.axis, this.data.title, this.positives);
+    this.histogram.draw(scores, this.axis, this.data.title, this.positives, this.reach);
     if (this.hasRoc) this.roc.draw(scores, this.rocScale === "log");
     setAttributes(this.histogram.element, {
       "aria-valuemin": this.axis.from(this.histogram.low),
@@ -484,6 +498,16 @@ export class Explorer {
     slider.setAttribute("aria-valuetext", `${this.etaText()}${many}`);
     write(text, `η = ${this.etaText()}`);
     this.root.dataset.eta = String(this.eta);
+  }
+
+  /**
+   * Names what stays while samples move, beside τ.
+   * @param {number} place  of τ on the axis
+   */
+  nameFixed(place) {
+    const { histogram, look } = this;
+    const fixed = look.fixed.textContent ?? "";
+    look.name(fixed, histogram.x(place), histogram.element.clientWidth);
   }
 
   /** Moves what depends on τ. Everything else stays as it is drawn. */

@@ -377,12 +377,14 @@ export function isSkewed(scores) {
  * @param {Scores} scores
  * @param {number} wanted
  * @param {Axis} [axis]
+ * @param {[number, number] | null} [reach]  scores that have room, too
  * @returns {Histogram}
  */
-export function histogram(scores, wanted, axis = LINEAR) {
+export function histogram(scores, wanted, axis = LINEAR, reach = null) {
   const { values } = scores;
-  const lowest = axis.to(values[0]);
-  const highest = axis.to(values[values.length - 1]);
+  const [low, high] = reach ?? [Infinity, -Infinity];
+  const lowest = axis.to(Math.min(low, values[0]));
+  const highest = axis.to(Math.max(high, values[values.length - 1]));
   const around = highest > lowest ? 0 : Math.max(Math.abs(lowest), 1) * 0.1;
   const width = (highest - lowest + 2 * around) / wanted;
   const first = Math.ceil(lowest / width) - 1;

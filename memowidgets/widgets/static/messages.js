@@ -93,6 +93,13 @@
  */
 
 /**
+ * The scores at these checkpoints are wanted, to play them.
+ * @typedef {object} AskMoments
+ * @property {"moments"} type
+ * @property {string[]} checkpoints
+ */
+
+/**
  * What the address of the page says of the view, unchecked.
  * @typedef {object} Address
  * @property {"address"} type
@@ -467,6 +474,45 @@
  */
 
 /**
+ * One checkpoint on the timeline.
+ * @typedef {object} Moment
+ * @property {string} value
+ * @property {string} label
+ * @property {number} epoch
+ * @property {string} of  digest of its weights
+ * @property {number | null} loss  median training loss
+ * @property {number | null} held_out  mean loss of the held-out samples
+ * @property {string} why  what it means to look here
+ * @property {boolean} star  whether it is the best time to predict
+ * @property {boolean} computed  whether the score on show is computed there
+ */
+
+/**
+ * Trait `_timeline`: the checkpoints in the order of training, of which there are none or at least two.
+ * @typedef {object} TimelineShown
+ * @property {string} series  names what is scored, and how; other scores have another one
+ * @property {boolean} ended  whether the last one is the end of training
+ * @property {Moment[]} moments
+ */
+
+/**
+ * The scores at one checkpoint, as float32 in the order of the samples in a buffer; NaN for a
+ * sample without one. Or why there are none.
+ * @typedef {object} MomentScores
+ * @property {"moment"} type
+ * @property {string} series
+ * @property {string} checkpoint
+ * @property {string} problem
+ */
+
+/**
+ * Which samples are memorised, in the order of the samples, one bit for each in a buffer. No buffer
+ * without ground truth.
+ * @typedef {object} MomentTruth
+ * @property {"memorized"} type
+ */
+
+/**
  * Trait `_work`: how far the work is.
  * @typedef {object} Work
  * @property {boolean} busy
@@ -476,8 +522,8 @@
  * @property {number | null} seconds_left
  */
 
-/** @typedef {AskPage | AskDetail | Decide | Plain | AskLogLira | Knock | Share | Address} FromPage */
+/** @typedef {AskPage | AskDetail | Decide | Plain | AskLogLira | Knock | Share | AskMoments | Address} FromPage */
 
-/** @typedef {Said | Page | Opened | NotThere | KnownNow | LogLira | Heard | Shared | StateNow} FromKernel */
+/** @typedef {Said | Page | Opened | NotThere | KnownNow | LogLira | Heard | Shared | StateNow | MomentScores | MomentTruth} FromKernel */
 
 export {};

@@ -34,7 +34,7 @@ import { ONION } from "./words.js";
  * @property {() => number | null} tau  null where it is no score: of the score against its class
  */
 
-const [ROOM, NEAR] = [104, 64]; // screen pixels for the longer side of an image, of its neighbours
+const [ROOM, NEAR] = [96, 64]; // screen pixels for the longer side of an image, of its neighbours
 const FEWEST = 8; // models a side, from which on they say what is memorised
 const SHORT = 32; // characters of an option that names its class
 const TAIL = 12; // characters at the end of a long name that stay in view

@@ -24,8 +24,8 @@ import { rateText, tickText, whole } from "./numbers.js";
  */
 
 const COLUMN = 6; // pixels, so that dots stand beside each other
-const SMALLEST = 1.5; // pixels between two dots of a column: below, it is drawn as a bar
-const MOST_FLAGGED = 500; // that are dots where the rest of their side is bars
+export const SMALLEST = 1.5; // pixels between two dots of a column: below, it is drawn as a bar
+export const MOST_FLAGGED = 500; // that are dots where the rest of their side is bars
 const GAP = 1.5; // pixels between the common line and the first sample
 
 /** One dot for each sample along its score, memorised ones upwards: what is flagged apart from what is not. */
@@ -65,10 +65,12 @@ export class HistogramPlot {
    * @param {Axis} axis
    * @param {string} title
    * @param {string} positives  what goes up
+   * @param {[number, number] | null} [reach]  scores that have room, too
    */
-  draw(scores, axis, title, positives) {
+  draw(scores, axis, title, positives, reach = null) {
     const frame = frameOf(this.element, { left: 8, right: 8, top: 20, bottom: 36 });
-    const bins = histogram(scores, Math.max(8, Math.floor(frame.width / COLUMN)), axis);
+    const wanted = Math.max(8, Math.floor(frame.width / COLUMN));
+    const bins = histogram(scores, wanted, axis, reach);
     Object.assign(this, {
       frame,
       axis,
@@ -167,12 +169,20 @@ export class HistogramPlot {
    * @returns {number}  the pixel of τ
    */
   move(scores, tau, rank) {
-    const { frame, bins } = this;
+    const { bins } = this;
     if (bins !== null && rank !== this.rank)
       this.mark(countsPerBin(scores, bins.ranks, rank));
     this.rank = rank;
-    const x = this.x(this.axis.to(tau));
-    setAttributes(this.region, { width: Math.max(0, x - frame.left) });
+    return this.moveLine(this.axis.to(tau));
+  }
+
+  /**
+   * @param {number} place  of τ on the axis
+   * @returns {number}  its pixel
+   */
+  moveLine(place) {
+    const x = this.x(place);
+    setAttributes(this.region, { width: Math.max(0, x - this.frame.left) });
     setAttributes(this.tau, { transform: `translate(${x} 0)` });
     return x;
   }
@@ -190,7 +200,7 @@ export class HistogramPlot {
 }
 
 /** The samples on one side of the common line: one dot each, or bars where they are too many. */
-class Side {
+export class Side {
   /**
    * @param {string} kind
    * @param {number} size  pixels of a dot at most

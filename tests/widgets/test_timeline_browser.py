@@ -1,0 +1,128 @@
+"""The timeline in a real browser: a slider, what plays, and what follows when it stands still."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.harness import go_to_checkpoint
+from tests.browser.test_everywhere import counts
+
+DASHBOARD = """
+import numpy as np
+from memowidgets.widgets import Dashboard
+from tests.widgets.fake_source import FakeSource
+source = FakeSource(seconds=0.05)
+source.done |= {("psmi", "last", f"epoch-{i}") for i in (1, 4)}
+dashboard = Dashboard(source)
+dashboard
+"""
+PLAY = ".mw-play"
+
+
+@pytest.fixture
+def shown(widget_page):
+    shown = widget_page([DASHBOARD])
+    shown.page.wait_for_selector(".mw-card")
+    return shown
+
+
+def stands_at(shown, name):
+    shown.eventually("dashboard.computed and dashboard.checkpoint", name)
+    shown.page.locator(".mw-dashboard:not(.mw-moving)").wait_for()
+    shown.page.locator(".mw-axis-title").get_by_text(name).wait_for()
+
+
+def test_it_is_a_slider_by_key_pointer_and_typed_epoch(shown):
+    page = shown.page
+    assert page.locator("select[aria-label=checkpoint]").count() == 0
+    slider = page.get_by_role("slider", name="checkpoint")
+    said = slider.get_attribute("aria-valuetext")
+    assert said.startswith("epoch 2 of 4, best time to predict")
+    limits = [slider.get_attribute(f"aria-value{end}") for end in ("min", "max", "now")]
+    assert limits == ["1", "4", "2"]
+    ticks = page.locator(".mw-tick")
+    hollow = [
+        i for i in range(4) if "mw-hollow-tick" in ticks.nth(i).get_attribute("class")
+    ]
+    assert hollow == [2]
+    slider.press("End")
+    stands_at(shown, "epoch-4")
+    slider.press("ArrowLeft")
+    slider.press("ArrowLeft")  # what is passed over is not scored
+    stands_at(shown, "epoch-2")
+    assert not shown.python("('psmi', 'last', 'epoch-3') in source.done")
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 4, box["y"] + 40, steps=4)
+    page.mouse.up()
+    stands_at(shown, "epoch-1")
+    go_to_checkpoint(page, "epoch-3.9")
+    stands_at(shown, "epoch-4")
+    page.keyboard.type("1")
+    page.locator(".mw-epoch").get_by_text("epoch 1").wait_for()
+    page.keyboard.press("Escape")
+    page.locator(".mw-epoch").get_by_text("epoch 4").wait_for()
+    shown.python("setattr(dashboard, 'checkpoint', 'epoch-2')")
+    slider.and_(page.locator("[aria-valuenow='2']")).wait_for()
+
+
+def test_a_hollow_tick_is_computed_when_it_is_chosen(shown):
+    go_to_checkpoint(shown.page, "epoch-3")
+    shown.page.get_by_text("Not scored yet").wait_for()
+    shown.page.get_by_role("button", name="Compute", exact=True).click()
+    stands_at(shown, "epoch-3")
+    shown.page.locator(".mw-hollow-tick").wait_for(state="detached")
+
+
+def test_playing_skips_what_is_not_scored_and_what_was_asked_for_stays(shown):
+    page = shown.page
+    page.get_by_role("radio", name="20", exact=True).click()
+    shown.eventually("dashboard.asked", {"count": 20})
+    sent = shown.python("source.scores_asked")
+    assert sent == []
+    slider = page.get_by_role("slider", name="checkpoint")
+    slider.press("Home")
+    stands_at(shown, "epoch-1")
+    slider.press(" ")
+    page.locator(".mw-moving .mw-film:not([hidden])").wait_for()
+    seen = page.locator(".mw-inspector > *").first
+    assert float(seen.evaluate("one => getComputedStyle(one).opacity")) < 0.5
+    page.locator(f".mw-timeline:not(.mw-playing) {PLAY}").wait_for()
+    stands_at(shown, "epoch-2")  # the star
+    assert counts(page)["flagged"] == 20
+    low = float(page.locator(".mw-histogram").get_attribute("aria-valuemin"))
+    page.locator(PLAY).click()
+    stands_at(shown, "epoch-4")
+    assert counts(page)["flagged"] == 20
+    now = float(page.locator(".mw-histogram").get_attribute("aria-valuemin"))
+    assert now == pytest.approx(low, rel=1e-6)
+    assert page.locator(".mw-film").is_hidden()
+    asked = shown.python("source.scores_asked")
+    assert sorted(asked) == ["epoch-1", "epoch-2", "epoch-4"]  # once each
+
+
+def test_under_reduced_motion_it_jumps(shown):
+    page = shown.page
+    page.emulate_media(reduced_motion="reduce")
+    go_to_checkpoint(page, "epoch-1")
+    stands_at(shown, "epoch-1")
+    page.locator(PLAY).click()
+    stands_at(shown, "epoch-2")
+    page.locator(PLAY).click()
+    stands_at(shown, "epoch-4")
+
+
+def test_an_overwritten_run_is_forgotten_while_it_plays(shown):
+    page = shown.page
+    go_to_checkpoint(page, "epoch-1")
+    stands_at(shown, "epoch-1")
+    page.locator(PLAY).click()
+    page.locator(".mw-film:not([hidden])").wait_for()
+    shown.python("setattr(source, 'weights', 'others')")
+    shown.python("dashboard._look()")
+    shown.eventually("dashboard.outdated", True)
+    page.locator(".mw-dashboard:not(.mw-moving)").wait_for()
+    asked = len(shown.python("source.scores_asked"))
+    page.locator(PLAY).click()
+    shown.eventually(f"len(source.scores_asked) > {asked}", True)

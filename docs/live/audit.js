@@ -364,10 +364,10 @@ export class Recorded {
   get timeline() {
     const { moments = [] } = this.content;
     const { metric, layer } = this.view;
-    const held = moments.map((moment) => ({
-      ...moment,
-      computed: this.found(metric, layer, moment.value) !== undefined,
-    }));
+    const held = moments.map((moment) => {
+      const computed = this.found(metric, layer, moment.value) !== undefined;
+      return { ...moment, computed, ready: computed };
+    });
     return { series: this.series, ended: true, moments: held };
   }
 

@@ -50,12 +50,14 @@ class InTime(Thresholds):
         }
 
     def _wire_of(self, moment: Moment) -> dict[str, Any]:
-        computed = self._source.is_computed(self.metric, self.layer, moment.value)
+        place = self.metric, self.layer, moment.value
+        computed = self._source.is_computed(*place)
+        ready = computed or self._source.is_ready(*place)
         losses = {
             "loss": _finite(moment.loss),
             "held_out": _finite(moment.held_out),
         }
-        return {**asdict(moment), **losses, "computed": bool(computed)}
+        return {**asdict(moment), **losses, "computed": computed, "ready": ready}
 
     @property
     def _star(self) -> str:
@@ -96,6 +98,8 @@ class InTime(Thresholds):
             except Exception as error:  # noqa: BLE001 - whatever it is, playing goes on without it
                 answer["problem"] = without_advice(error)
             self._answer(answer, buffers)
+        with self._lock:
+            self._tell_time()  # some may be computed only now
 
     def _answer(self, content: dict[str, Any], buffers: list[bytes]) -> None:
         if self.comm is not None:

@@ -150,6 +150,9 @@ class FakeSource:
     def has_ended(self) -> bool:
         return True
 
+    def is_ready(self, score: str, layer: str, checkpoint: str) -> bool:
+        return self.is_computed(score, layer, checkpoint)
+
     def scores_at(self, score: str, layer: str, checkpoint: str) -> Scored:
         self.scores_asked.append(checkpoint)
         return self.view(score, layer, checkpoint)

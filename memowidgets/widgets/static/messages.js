@@ -485,6 +485,7 @@
  * @property {string} why  what it means to look here
  * @property {boolean} star  whether it is the best time to predict
  * @property {boolean} computed  whether the score on show is computed there
+ * @property {boolean} ready  whether it is, or can be in a moment
  */
 
 /**

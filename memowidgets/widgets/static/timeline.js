@@ -133,8 +133,7 @@ export class Timeline {
     );
     if (series !== this.series || overwritten) this.forget();
     this.series = series ?? "";
-    for (const { value, computed } of this.moments)
-      if (!computed) this.asked.delete(value);
+    for (const { value, ready } of this.moments) if (!ready) this.asked.delete(value);
     this.root.hidden = this.moments.length < 2;
     if (this.leg.to >= this.moments.length) this.stop();
     if (!this.playing && !this.dragging) this.head = this.chosen;
@@ -193,9 +192,7 @@ export class Timeline {
 
   /** Where there are scores to play. */
   get playable() {
-    return this.moments.map(
-      ({ value, computed }) => computed && !this.refused.has(value),
-    );
+    return this.moments.map(({ value, ready }) => ready && !this.refused.has(value));
   }
 
   /**
@@ -205,7 +202,7 @@ export class Timeline {
   ask(from) {
     const wanted = this.moments
       .slice(from, from + AHEAD)
-      .filter(({ value, computed }) => computed && !this.asked.has(value))
+      .filter(({ value, ready }) => ready && !this.asked.has(value))
       .map(({ value }) => value);
     if (wanted.length === 0) return;
     if (!tell(this.model, { type: "moments", checkpoints: wanted })) return;

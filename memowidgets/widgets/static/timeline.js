@@ -536,7 +536,7 @@ export class Timeline {
               {
                 class: "mw-star",
                 x: Math.min(width - 72, Math.max(70, starX)),
-                y: height - 2,
+                y: height - 4,
                 "text-anchor": "middle",
               },
               `★ ${BEST}`,
@@ -544,7 +544,7 @@ export class Timeline {
           ];
     const end =
       this.ended && star < moments.length - 1 && (star < 0 || width - starX > 190)
-        ? [text(height - 2, "end of training")]
+        ? [text(height - 4, "end of training")]
         : [];
     this.picture.replaceChildren(
       curve(held, "mw-held-out"),
@@ -552,10 +552,10 @@ export class Timeline {
       ...(held.length > 0 ? [text(heldY, "held-out loss")] : []),
       text(trainingY, "median training loss", "mw-named"),
       ...starred,
+      ...end,
       this.gone,
       ...ticks,
       this.knob,
-      ...end,
     );
   }
 

@@ -32,6 +32,7 @@ FILE = "decisions.csv"
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
+CHANGES = ("remove", "anonymise", "relabel")  # what a model trains on
 HEADER = ["id", "decision", "note"]
 TO = ["to"]  # a column only where a sample is to be relabelled
 BY = ["by", "at"]  # columns only where somebody is known to have decided

@@ -1542,6 +1542,8 @@ class Audit:
         figures: bool = True,
         layer: str = "last",
         checkpoint: str = "prediction",
+        *,
+        share: float | None = None,
     ) -> Path:
         """Write one page that opens offline and prints, for readers who run nothing.
 
@@ -1571,6 +1573,8 @@ class Audit:
             and the extra ``figures``; without it, the report says that they are missing.
         layer, checkpoint
             As in `score`.
+        share : float, optional
+            Share of the members to flag, instead of `tau`, as in `flagged`.
 
         Returns
         -------
@@ -1596,7 +1600,12 @@ class Audit:
         checked_targets(path, overwrite=overwrite)
         place = metric, layer, checkpoint
         content = content_of(
-            self, tau, *place, include_samples=include_samples, figures=figures
+            self,
+            tau,
+            *place,
+            share=share,
+            include_samples=include_samples,
+            figures=figures,
         )
         return write(content, path, overwrite=overwrite)
 

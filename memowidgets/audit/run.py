@@ -65,6 +65,7 @@ from memowidgets.training.checkpoint import (
 )
 from memowidgets.training.config import Settings
 from memowidgets.training.design import (
+    HOW_TO_LEAVE_OUT,
     NOTHING_LEFT_OUT,
     REFERENCE,
     SHADOW,
@@ -350,7 +351,7 @@ class Run:
     def _set(self, key: str | None = None) -> ShadowSet:
         why = self.cannot("train shadow models")
         if why is None and self.design.all_members:
-            why = Absent(NOTHING_LEFT_OUT)
+            why = Absent(NOTHING_LEFT_OUT, HOW_TO_LEAVE_OUT)
         chosen = key or self._key or chosen_key(self.run)
         return ShadowSet(self.run, chosen, self.config, self.precision, none=why)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memowidgets.decisions import CHOICES, UNDECIDED, Decision
+from memowidgets.decisions import CHANGES, CHOICES, UNDECIDED, Decision
 from memowidgets.evaluation import Evaluation, OperatingPoint
 from memowidgets.evaluation.scored import Scored
 from memowidgets.vocabulary import Note, verb
@@ -59,6 +59,25 @@ class Digest:
     what: str
     of: str
     sha256: str
+
+
+class Person(NamedTuple):
+    """Who decided on members, and when.
+
+    Attributes
+    ----------
+    by : str
+        The name; empty where nobody is known to have decided.
+    n : int
+        Number of decisions.
+    first, last : str
+        Times of the first and the last of them, ISO 8601 in UTC. Empty where no time is known.
+    """
+
+    by: str
+    n: int
+    first: str
+    last: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +140,12 @@ class Content:
         How the page opens, by the names of `Dashboard.state`, such as its filter.
     support : pair of arrays of shape (n,), optional
         Number of models that memorised each of them, NaN for unknown, of those that trained on it.
+    can_train : bool
+        Whether the audit trains models itself, rather than that somebody else trained the target.
+    is_recording : bool
+        Whether it is a recorded audit, whose model nobody trains again.
+    leaves_out : bool
+        Whether samples were left out of the training, so that shadow models can check it.
     """
 
     name: str
@@ -150,6 +175,9 @@ class Content:
     noun: str = "samples"
     view: Mapping[str, Any] = field(default_factory=dict)
     support: tuple[Floats, NDArray[np.int64]] | None = None
+    can_train: bool = True
+    is_recording: bool = False
+    leaves_out: bool = True
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
@@ -233,12 +261,68 @@ class Content:
             return np.empty(0, dtype=np.int64)
         return np.lexsort((self.scored.scores, ~self.flagged))
 
+    @cached_property
+    def flagged_ids(self) -> list[str]:
+        """Ids of the flagged members."""
+        if self.scored is None:
+            return []
+        return self._ids_of(self.flagged)
+
+    def _ids_of(self, mask: NDArray[np.bool_]) -> list[str]:
+        """Return the ids of the scored rows of a mask."""
+        if self.scored is None:
+            return []
+        return [self.ids[row] for row in self.scored.positions[mask].tolist()]
+
     def decided(self, *, flagged: bool) -> dict[str, int]:
         """Number of members with each decision, among all members or the flagged ones."""
-        names: Iterable[str] = self.ids
-        if flagged:
-            scored = self.scored
-            rows = [] if scored is None else scored.positions[self.flagged].tolist()
-            names = (self.ids[row] for row in rows)
+        names = self.flagged_ids if flagged else self.ids
         counts = Counter(self.decisions.get(name, UNDECIDED).decision for name in names)
         return {choice: counts[choice] for choice in CHOICES}
+
+    @cached_property
+    def made(self) -> dict[int, Decision]:
+        """The decisions that were made on members, by the position of the member."""
+        found = {}
+        for position, name in enumerate(self.ids):
+            decision = self.decisions.get(name, UNDECIDED)
+            if decision.is_made:
+                found[position] = decision
+        return found
+
+    @cached_property
+    def n_looked_at(self) -> int:
+        """Number of flagged members that a person looked at: those with a decision."""
+        return int(self.flagged.sum()) - self.n_open
+
+    @property
+    def n_open(self) -> int:
+        """Number of flagged members without a decision."""
+        return self.decided(flagged=True)["undecided"]
+
+    @cached_property
+    def people(self) -> list[Person]:
+        """Who decided on members, who decided most first."""
+        times: dict[str, list[str]] = {}
+        for decision in self.made.values():
+            times.setdefault(decision.by, []).append(decision.at)
+        found = []
+        for by, all_of_them in times.items():
+            known = sorted(filter(None, all_of_them)) or [""]
+            found.append(Person(by, len(all_of_them), known[0], known[-1]))
+        return sorted(found, key=lambda one: (-one.n, one.by))
+
+    @cached_property
+    def at_stake(self) -> NDArray[np.bool_]:
+        """Mask of the memorised rows; of the flagged ones where nobody knows which those are."""
+        memorized = None if self.scored is None else self.scored.memorized(self.eta)
+        if memorized is None or self.judged is None:
+            return self.flagged
+        return memorized
+
+    @property
+    def n_changed(self) -> int:
+        """How many of these are to be removed, anonymised or relabelled."""
+        names = self._ids_of(self.at_stake)
+        made = (self.decisions.get(name, UNDECIDED).decision for name in names)
+        return sum(decision in CHANGES for decision in made)

@@ -14,6 +14,7 @@ import numpy as np
 from memowidgets.data.dataset import writable
 from memowidgets.evaluation import clopper_pearson
 from memowidgets.files import fill, replacement_of
+from memowidgets.report import words
 from memowidgets.report.page import as_page
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from memowidgets.report.content import Content
 
 
-SCHEMA_VERSION = 7  # goes up when a field changes its meaning, comes or goes
+SCHEMA_VERSION = 8  # goes up when a field changes its meaning, comes or goes
+# what whoever signs fills in
+_SIGN_OFF = ("release", "reason", "audited_by", "reviewed_by", "date")
 _AT_TAU = (
     *("found", "flagged_only", "missed", "left_alone", "tpr", "tpr_interval"),
     *("fpr", "fpr_interval", "precision", "precision_interval"),
@@ -66,10 +69,13 @@ def _as_dict(content: Content) -> dict[str, Any]:
         if content.scored is None
         else _prediction(content, content.scored),
         "truth": _truth(content),
-        "decisions": {
-            "all": content.decided(flagged=False),
-            "flagged": content.decided(flagged=True),
-        },
+        "headline": words.headline(content),
+        "how_sure": words.sure(content),
+        "decisions": _decisions(content),
+        "residual_risk": _residual_risk(content),
+        "limits": words.limits(content),
+        "next_steps": words.next_steps(content),
+        "sign_off": dict.fromkeys(_SIGN_OFF),
         "figures": {figure.name: figure.caption for figure in content.figures},
         "warnings": content.cautions,
         "missing": content.missing,
@@ -117,6 +123,38 @@ def _truth(content: Content) -> dict[str, Any] | None:
     }
 
 
+def _decisions(content: Content) -> dict[str, Any]:
+    """Return what was decided, by whom and when: of members by their number, never by an id."""
+    flagged = set(content.flagged_ids)
+    made = [
+        {
+            "member": position,
+            "flagged": content.ids[position] in flagged,
+            "decision": one.decision,
+            "by": one.by,
+            "at": one.at,
+        }
+        for position, one in content.made.items()
+    ]
+    return {
+        "all": content.decided(flagged=False),
+        "flagged": content.decided(flagged=True),
+        "looked_at": content.n_looked_at,
+        "people": [person._asdict() for person in content.people],
+        "made": made,
+    }
+
+
+def _residual_risk(content: Content) -> dict[str, Any]:
+    is_known = content.n_memorized is not None
+    return {
+        "of": "memorized" if is_known else "flagged",
+        "n": int(content.at_stake.sum()),
+        "to_be_changed": content.n_changed,
+        "in_words": words.residual_risk(content),
+    }
+
+
 def _finite(value: Any) -> Any:
     """Return a value as JSON has it, with None for NaN and infinity."""
     if isinstance(value, dict):
@@ -145,7 +183,14 @@ def checked_targets(
         If one of the two is there and may not be overwritten, or is not a file.
     """
     page = writable(path, overwrite=overwrite)
-    if page.suffix.lower() not in (".html", ".htm"):
+    suffix = page.suffix.lower()
+    if suffix == ".pdf":
+        instead = page.with_suffix(".html").name
+        raise ValueError(
+            f"the report is a page, which becomes {page.name!r} when it is printed: write "
+            f"{instead!r}, open it in a browser, and print it to a PDF."
+        )
+    if suffix not in (".html", ".htm"):
         raise ValueError(
             f"the report is a page: its path must end in .html, not {page.name!r}"
         )

@@ -86,6 +86,7 @@ def wire(content: Content) -> dict[str, Any]:
     return {
         "tau": content.tau,
         "eta": content.eta,
+        "noun": content.noun,
         "view": dict(content.view),
         "explorer": _explorer(content, content.scored),
         "inspector": _inspector(content, content.scored),
@@ -206,7 +207,8 @@ def as_page(content: Content) -> str:
     title = _text(f"Memorisation audit of {content.name}")
     body = [
         *_first(content),
-        *_for_scripts(content),
+        *_list_for_scripts(content),
+        *_to_sign(content),
         *_samples(content),
         *_caveats(content),
         *_appendix(content),
@@ -246,36 +248,19 @@ def _digest(text: str) -> str:
 
 def _first(content: Content) -> Iterable[str]:
     """Return page one: the result, its figure, what was decided, and how sure it is."""
-    noun = content.noun
     yield "<section class='mr-first'>"
     yield (
         f"<header><span>Memorisation audit of {_text(content.name)}</span>"
         f"<time>{_text(content.created[:10])}</time></header>"
     )
-    yield f"<h1>{_text(words.headline(content))}</h1>"
-    if truly := words.how_many_truly(content):
-        yield f"<p class='mr-truly'>{_text(truly)}</p>"
+    yield f"<h1>{_moving(words.headline(content), 'headline')}</h1>"
+    for fact in (words.how_many_truly(content), words.looked_at(content)):
+        if fact:
+            yield f"<p class='mr-fact'>{_text(fact)}</p>"
     yield f"<p class='mr-lead'>{_text(words.lead(content))}</p>"
-    numbers = [
-        f"<div class='mr-{kind or 'count'}'><b>{whole(n)}</b>{_text(of)}</div>"
-        for n, of, kind in words.key_numbers(content)
-    ]
     if content.scored is not None:
-        yield f"<div class='mr-key'>{''.join(numbers)}</div>"
-        drawing = dots(content.scored, content.tau, content.eta)
-        known = content.n_memorized is not None
-        truth = (
-            " Red: memorised by the finished model, hollow where missed."
-            if known
-            else ""
-        )
-        said = f"A dot is one of the {_text(noun)}, a bar several. Left of τ: flagged.{truth}"
-        yield f"<figure class='mr-dots'>{drawing}<figcaption>{said}</figcaption></figure>"
-        made = "".join(
-            f"<tr><th scope='row'>{word}</th><td>{whole(n)}</td></tr>"
-            for word, n in words.decisions(content)
-        )
-        yield f"<div class='mr-two'><div><h2>What was decided</h2><table>{made}</table></div><div>"
+        yield from _numbers_and_dots(content)
+        yield from _decided(content)
     else:
         yield "<div class='mr-two'><div>"
     steps = "".join(f"<li>{_text(step)}</li>" for step in words.next_steps(content))
@@ -287,8 +272,54 @@ def _first(content: Content) -> Iterable[str]:
     yield f"<footer>{shown} All settings are in the appendix.</footer></section>"
 
 
-def _for_scripts(content: Content) -> Iterable[str]:
-    """Return the elements that will contain the two widgets."""
+def _moving(text: str, name: str) -> str:
+    """Return text of the report's own τ, and a place for what is so where τ is moved to."""
+    return (
+        f"<span class='mr-written'>{_text(text)}</span>"
+        f"<span class='mr-moved' data-says='{name}'></span>"
+    )
+
+
+def _numbers_and_dots(content: Content) -> Iterable[str]:
+    """Return the numbers of page one, and its figure: a picture on paper, else the explorer."""
+    numbers = [
+        f"<div class='mr-{name}'><b>{_moving(whole(n), name)}</b>{_text(of)}</div>"
+        for n, of, name in words.key_numbers(content)
+    ]
+    yield f"<div class='mr-key'>{''.join(numbers)}</div>"
+    if content.scored is None:
+        return
+    drawing = dots(content.scored, content.tau, content.eta)
+    truth = " Red: memorised by the finished model, hollow where missed."
+    known = content.n_memorized is not None
+    said = (
+        f"A dot is one of the {_text(content.noun)}, a bar several. Left of τ: flagged."
+        f"{truth if known else ''}"
+    )
+    yield f"<figure class='mr-dots'>{drawing}<figcaption>{said}</figcaption></figure>"
+    yield "<div class='mr-screen' id='mr-explorer'></div>"
+    yield (
+        "<p class='mr-moved mr-note' role='status'>The threshold was moved. What was decided, "
+        "and what is printed, belongs to the one that this report was written for. "
+        "<button type='button' id='mr-back'>Back to it</button></p>"
+    )
+
+
+def _decided(content: Content) -> Iterable[str]:
+    """Return what was decided on the flagged samples, by whom and when."""
+    rows = "".join(
+        f"<tr><th scope='row'>{word}</th><td>{whole(n)}</td></tr>"
+        for word, n in words.decisions(content)
+    )
+    yield f"<div class='mr-two'><div><h2>What was decided</h2><table>{rows}</table>"
+    for said in (words.who_decided(content), words.beside_flagged(content)):
+        if said:
+            yield f"<p class='mr-by'>{_text(said)}</p>"
+    yield "</div><div>"
+
+
+def _list_for_scripts(content: Content) -> Iterable[str]:
+    """Return the element that will contain the list of samples."""
     if content.scored is None:
         return
     n = len(content.scored)
@@ -299,11 +330,28 @@ def _for_scripts(content: Content) -> Iterable[str]:
         else f"the {whole(shown)} most at risk, of {whole(n)}"
     )
     yield (
-        "<section class='mr-screen'><h2>Move the threshold</h2>"
-        "<p>Drag the line: the samples below follow. Nothing is sent anywhere.</p>"
-        "<div id='mr-explorer'></div><h2>Samples</h2>"
-        f"<p>This list holds {which}.</p><div id='mr-inspector'></div>"
-        "<p class='mr-note' id='mr-problem' role='alert' hidden></p></section>"
+        "<section class='mr-screen'><h2>Samples</h2>"
+        f"<p>This list holds {which}. Move τ above, and it follows.</p>"
+        "<div id='mr-inspector'></div>"
+        "<p class='mr-problem' id='mr-problem' role='alert' hidden></p></section>"
+    )
+
+
+def _to_sign(content: Content) -> Iterable[str]:
+    """Return what an impact assessment can take over, and what whoever signs fills in."""
+    found = _rows(words.assessment(content))
+    blank = _rows(words.to_fill_in())
+    yield (
+        "<section class='mr-assessment'><h2>For a data protection impact assessment</h2>"
+        f"<table>{found}</table><h2>To fill in and sign</h2>"
+        f"<table class='mr-blank'>{blank}</table></section>"
+    )
+
+
+def _rows(rows: Iterable[words.Row]) -> str:
+    return "".join(
+        f"<tr><th scope='row'>{_text(name)}</th><td>{_text(text)}</td></tr>"
+        for name, text in rows
     )
 
 
@@ -312,6 +360,7 @@ def _samples(content: Content) -> Iterable[str]:
     table = words.most_at_risk(content)
     if table.rows:
         kind = "mr-numbers" if content.samples is None else "mr-shown"
+        kind += " mr-wide" * (len(table.head) > FEW_COLUMNS)
         pictures = (
             None if content.samples is None else _glimpses(content, len(table.rows))
         )
@@ -339,6 +388,7 @@ def _glimpses(content: Content, most: int) -> list[str]:
 
 
 MOST_LETTERS = 160  # of a text on paper
+FEW_COLUMNS = 4  # of a table that stands beside itself on paper
 
 
 def _as_png(image: NDArray[np.uint8]) -> str:

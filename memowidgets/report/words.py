@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from memowidgets.decisions import CHANGES, UNDECIDED
 from memowidgets.evaluation import clopper_pearson
 from memowidgets.evaluation.scored import BY_CLASS
 from memowidgets.registry import find_row
@@ -15,17 +16,23 @@ from memowidgets.vocabulary import (
     percent,
     truly,
     verb,
+    visible,
     whole,
 )
+from memowidgets.widgets.items import Items
+from memowidgets.widgets.samples import reader_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from memowidgets.decisions import Decision
     from memowidgets.report.content import Content
 
 Row = tuple[str, ...]
 MOST_ROWS = 40  # of a printed list
 MOST_SHOWN = 24  # of one that shows the samples
+MOST_OF_NAME = 24  # characters
+MOST_PEOPLE = 4  # that are named on page one
 
 
 class Table(NamedTuple):
@@ -60,14 +67,16 @@ def headline(content: Content) -> str:
     of = len(scored)
     n_memorized = content.n_memorized
     if n_memorized is None and n:
-        return f"{whole(n)} of {whole(of)} {noun} {verb(n, 'is', 'are')} at risk. {_UNCHECKED}"
+        are = verb(n, "is", "are")
+        return f"{whole(n)} of {whole(of)} {noun} {are} flagged{_at(content)}. {_UNCHECKED}"
     flagged = (
         f"{whole(n) if n else 'No'} {verb(n, noun[:-1], noun)} flagged{_at(content)}."
     )
     return f"{flagged} {_UNCHECKED if n_memorized is None else _later(content, n_memorized)}"
 
 
-_UNCHECKED = "No shadow models have checked it yet."
+# checked by shadow models, and looked at by a person: two facts, each with its own words
+_UNCHECKED = "No shadow models have checked this."
 
 
 def _at(content: Content) -> str:
@@ -98,16 +107,65 @@ def how_many_truly(content: Content) -> str:
     return f"{said[:1].upper()}{said[1:]}."
 
 
+def looked_at(content: Content) -> str:
+    """Return how many of the flagged samples a person looked at, and who did; "" without any."""
+    n = int(content.flagged.sum())
+    if n == 0:
+        return ""
+    looked = content.n_looked_at
+    if looked == 0:
+        return f"No person has looked at {verb(n, 'it', 'them')} yet."
+    are = verb(looked, "was", "were")
+    return f"{whole(looked)} of {whole(n)} {are} looked at by a person."
+
+
+def who_decided(content: Content) -> str:
+    """Return who decided, on how many samples and when; "" without decisions."""
+    people = content.people
+    if not people:
+        return ""
+    names = [f"{_named(one.by)} ({whole(one.n)})" for one in people]
+    others = len(names) - MOST_PEOPLE
+    if others > 0:
+        names = [*names[:MOST_PEOPLE], f"{whole(others)} more"]
+    named = names[-1]
+    if len(names) > 1:
+        named = f"{', '.join(names[:-1])} and {named}"
+    return f"Decided by {named}{_days(content)}."
+
+
+def _named(by: str) -> str:
+    """Return a name as it stands in a sentence, so short that page one stays one page."""
+    return visible(by, MOST_OF_NAME) if by else "somebody without a name"
+
+
+def _days(content: Content) -> str:
+    """Return between which days decisions were made."""
+    first = min((one.first for one in content.people if one.first), default="")
+    last = max((one.last for one in content.people), default="")
+    if not first:
+        return ""
+    if first[:10] == last[:10]:
+        return f" on {first[:10]}"
+    return f" from {first[:10]} to {last[:10]}"
+
+
+def beside_flagged(content: Content) -> str:
+    """Return how many decisions are on samples that are not flagged; "" where none is."""
+    n = len(content.made) - content.n_looked_at
+    if n <= 0:
+        return ""
+    decisions = verb(n, "more decision is on a sample", "more decisions are on samples")
+    are = verb(n, "is", "are")
+    return f"{whole(n)} {decisions} that {are} not flagged."
+
+
 def lead(content: Content) -> str:
     """Return what was audited, by which score, and what checked it."""
     scored = content.scored
     shadows = content.numbers["shadow_models"]
-    what = (
-        content.facts.get("recorded audit") or content.facts.get("model") or "A model"
-    )
-    what = re.split("[,;]", what)[0]
     members = whole(content.numbers["members"])
-    text = f"{what[:1].upper()}{what[1:]}, trained on {members} {content.noun}."
+    text = f"{_subject(content)}, trained on {members} {content.noun}."
     if scored is None or content.score is None:
         return text
     layer = (
@@ -125,27 +183,28 @@ def lead(content: Content) -> str:
     return f"{text}; {whole(shadows)} {of}, trained on other samples, checked it afterwards."
 
 
+def _subject(content: Content) -> str:
+    """Return what was audited, in a few words."""
+    facts = content.facts
+    what = facts.get("recorded audit") or facts.get("model") or "A model"
+    what = re.split("[,;]", what)[0]
+    return f"{what[:1].upper()}{what[1:]}"
+
+
 def key_numbers(content: Content) -> list[tuple[int, str, str]]:
     """Return the numbers of page one: each with what it counts, and its style."""
     if content.scored is None:
         return []
     n = int(content.flagged.sum())
-    noun = content.noun
-    first = (n, f"{verb(n, noun[:-1], noun)} flagged", "")
+    first = (n, f"{content.noun} flagged", "count")
     if content.n_memorized is None:
-        return [
-            first,
-            (len(content.flagged) - n, "not flagged: they may be memorised, too", ""),
-        ]
-    missed = content.counts["missed"]
+        left = len(content.flagged) - n
+        return [first, (left, "not flagged: they may be memorised, too", "left")]
+    counts = content.counts
     return [
         first,
-        (content.counts["found"], "of them memorised in the end", "found"),
-        (
-            missed,
-            f"memorised, not flagged{': this is what is left' if missed else ''}",
-            "",
-        ),
+        (counts["found"], "of them memorised in the end", "found"),
+        (counts["missed"], "memorised and not flagged: what is left", "missed"),
     ]
 
 
@@ -184,41 +243,134 @@ def next_steps(content: Content) -> list[str]:
     """Return what a reader can do next."""
     if content.scored is None:
         return ["Train the model, and score the samples that it trains on."]
-    made = content.decided(flagged=False)
+    noun = content.noun
     found = []
-    if content.decided(flagged=True)["undecided"]:
-        found.append(
-            f"Look at the {content.noun} that are flagged, and decide on each."
-        )
-    if content.n_memorized is None:
-        found.append(
-            "Have shadow models check it, in an audit that trains on half of the data."
-        )
-    changed = any(made[name] for name in ("remove", "anonymise", "relabel"))
+    if content.n_open:
+        found.append(f"Look at the {noun} that are flagged, and decide on each.")
+    if content.n_memorized is None and content.can_train:
+        found.append(_HOW_TO_CHECK if content.leaves_out else _HOW_TO_LEAVE_OUT)
+    made = content.decided(flagged=False)
+    changed = any(made[name] for name in CHANGES)
     without = "what was decided" if changed else "what you remove, anonymise or relabel"
-    found.append(
-        f"Train again after {without}, and audit again: others may be memorised then."
-    )
+    if content.can_train:
+        found.append(
+            f"Train again after {without}, and audit again: others may be memorised then."
+        )
+    elif not content.is_recording:
+        found.append(
+            f"Where the model is trained, train it again after {without}, and audit the new "
+            "model: others may be memorised then."
+        )
     if content.counts.get("missed"):
-        found.append(f"The {content.noun} that were missed stay in this model.")
+        found.append(f"The {noun} that were missed stay in this model.")
     return found
 
 
-_MADE = {
-    "remove": "removed",
-    "anonymise": "anonymised",
-    "relabel": "relabelled",
-    "keep": "kept",
-}
+_HOW_TO_CHECK = "Train shadow models, which say what the finished model memorises."
+_HOW_TO_LEAVE_OUT = (
+    "Have shadow models check it, in an audit that trains on half of the data."
+)
 
 
 def decisions(content: Content) -> list[tuple[str, int]]:
-    """Return the decisions that were made, and the number of flagged samples without one."""
-    made = content.decided(flagged=False)
-    still_open = content.decided(flagged=True)["undecided"]
-    return [(word, made[name]) for name, word in _MADE.items() if made[name]] + [
-        ("open", still_open)
+    """Return what was decided on the flagged samples, and on how many nothing was."""
+    made = content.decided(flagged=True)
+    found = [(name, made[name]) for name in (*CHANGES, "keep") if made[name]]
+    return [*found, ("open", content.n_open)]
+
+
+# page two
+
+
+def assessment(content: Content) -> list[Row]:
+    """Return what a data protection impact assessment can take over, as names and sentences."""
+    found = [
+        ("Audited", _audited(content)),
+        ("Found", _found(content)),
+        ("How sure", sure(content)),
+        ("Decided", _decided(content)),
+        ("Residual risk", residual_risk(content)),
+        ("Not looked at", _not_looked_at(content)),
+        ("Evidence for", _EVIDENCE),
     ]
+    return [(name, text) for name, text in found if text]
+
+
+def to_fill_in() -> list[Row]:
+    """Return what whoever signs fills in, with the choices that there are."""
+    return [
+        ("Release of the model", "☐ yes · ☐ yes, after what was decided · ☐ no"),
+        ("Reason", ""),
+        ("Audited by", ""),
+        ("Reviewed by", ""),
+        ("Place, date, signature", ""),
+    ]
+
+
+_EVIDENCE = (
+    "This is evidence that somebody looked for disclosure risk. It is no evidence that the model "
+    "is anonymous: that asks for more (opinion 28/2024 of the European data protection board)."
+)
+
+
+def _audited(content: Content) -> str:
+    members = whole(content.numbers["members"])
+    samples = whole(content.numbers["samples"])
+    noun = content.noun
+    rows = f"It trained on {members} of {samples} {noun}; the others were left out."
+    if not content.leaves_out:
+        rows = f"It trained on all {members} {noun} of the audit."
+    if content.scored is None:
+        return f"{_subject(content)}. {rows} {content.trained_by}".strip()
+    at_epoch = _at(content)
+    when = f"Its samples were scored{at_epoch}." if at_epoch else ""
+    parts = [f"{_subject(content)}.", rows, when, content.trained_by]
+    return " ".join(filter(None, parts))
+
+
+def _found(content: Content) -> str:
+    return f"{headline(content)} {how_many_truly(content)}".strip()
+
+
+def _decided(content: Content) -> str:
+    made = [f"{word} {whole(n)}" for word, n in decisions(content)]
+    if not content.made:
+        return "Nothing was decided yet."
+    told = f"Of the flagged {content.noun}: {', '.join(made)}."
+    return " ".join(filter(None, [told, beside_flagged(content), who_decided(content)]))
+
+
+def residual_risk(content: Content) -> str:
+    """Return what stays in the model that was audited."""
+    if content.scored is None:
+        return "Not known: nothing has a score yet."
+    n = int(content.at_stake.sum())
+    noun = content.noun
+    some = f"{whole(n)} {verb(n, noun[:-1], noun)}"
+    if content.n_memorized is None:
+        said = (
+            f"{some} may be memorised by this model, and others that are not flagged."
+        )
+    else:
+        said = f"{some} {verb(n, 'is', 'are')} memorised by this model."
+    if not content.n_changed:
+        return said
+    are = verb(content.n_changed, "is", "are")
+    return (
+        f"{said} {whole(content.n_changed)} of them {are} to be removed, anonymised or "
+        "relabelled, which takes effect once a model is trained anew."
+    )
+
+
+def _not_looked_at(content: Content) -> str:
+    still_open = content.n_open
+    found = ["Free text that a model writes, and attacks other than membership."]
+    if content.numbers["members"] < content.numbers["samples"]:
+        found.append("Samples that the model does not train on.")
+    if still_open:
+        are = verb(still_open, "flagged sample", "flagged samples")
+        found.append(f"{whole(still_open)} {are} without a decision.")
+    return " ".join(reversed(found))
 
 
 # page two
@@ -245,22 +397,53 @@ def most_at_risk(content: Content) -> Table:
         columns["memorised by"] = [
             "–" if math.isnan(n) else f"{n:.0f} of {of}" for n, of in both
         ]
-    if content.decisions:
-        columns["decision"] = [_decision(content, content.ids[p]) for p in positions]
+    if scored.labels is not None and scored.probabilities is not None:
+        columns["why"] = [why(content, row) for row in rows.tolist()]
+    made = [content.made.get(position, UNDECIDED) for position in positions]
+    if any(one.is_made for one in made):
+        columns["decision"] = [_decision(content, one) for one in made]
+        columns["by"] = [
+            visible(one.by, MOST_OF_NAME) if one.is_made else "" for one in made
+        ]
+        columns["on"] = [one.at[:10] if one.is_made else "" for one in made]
     table = list(zip(*columns.values(), strict=True))
     return Table(f"The {len(rows)} most at risk", table, tuple(columns))
 
 
-def _decision(content: Content, name: str) -> str:
+def _decision(content: Content, made: Decision) -> str:
     """Return a decision, with the new class where samples are shown."""
-    made = content.decisions.get(name)
-    if made is None:
+    if not made.is_made:
         return "open"
-    return (
-        f"relabel as {made.to}"
-        if made.to and content.samples is not None
-        else made.decision
-    )
+    if made.to and content.samples is not None:
+        return f"relabel as {made.to}"
+    return made.decision
+
+
+def why(content: Content, row: int) -> str:
+    """Return what the model says of a sample's label, which is a fact and no verdict.
+
+    A class has a name only where samples are shown.
+    """
+    scored = content.scored
+    if scored is None or scored.labels is None or scored.probabilities is None:
+        return ""
+    label = int(scored.labels[row])
+    if label < 0:
+        return ""
+    of_classes = scored.probabilities[row]
+    guess = int(of_classes.argmax())
+    own = percent(float(of_classes[label]))
+    most = percent(float(of_classes[guess]))
+    if content.samples is None:
+        other = "" if guess == label else f", another class {most}"
+        return f"its label {own}{other}"
+    reader = reader_for(content.samples)
+    names = Items(reader, content.class_names, content.ids)
+    options = reader.card(int(scored.positions[row])).options
+    named = f"{names.name_of_class(label, options)} {own}"
+    if guess == label:
+        return named
+    return f"{named}, model: {names.name_of_class(guess, options)} {most}"
 
 
 def cautions(content: Content) -> list[str]:
@@ -298,6 +481,8 @@ _TERMS = (
     "A shadow model is trained as the audited model is, on another random part of the samples.",
     "A sample is memorised if training on it clearly changed what the finished model says of it.",
     "Log-LiRA measures that: it compares shadow models that trained on the sample with others.",
+    "Disclosure risk: the model gives away that it trained on a sample. Others exist.",
+    "Release: others get the model or its answers. Residual risk: what that model still holds.",
 )
 _LIMITS = (
     "A flagged sample is a prediction, no proof. One that is not flagged may still be memorised.",

@@ -27,7 +27,10 @@ _PAIR = 6
 _REFERENCE = 7
 NOTHING_LEFT_OUT = (
     "the target trains on the whole pool, so shadow models can't tell what it would be without a "
-    'sample: make the audit with members="half" for ground truth, or audit some samples with '
+    "sample"
+)
+HOW_TO_LEAVE_OUT = (
+    'make the audit with members="half" for ground truth, or audit some samples with '
     'design="canaries"'
 )
 _FEWEST = 2  # samples that a model trains on
@@ -139,7 +142,7 @@ class ShadowDesign:
         if audited is not None:
             raise ValueError(f'audited= goes with design="canaries", not with {name!r}')
         if design.all_members:
-            raise ValueError(NOTHING_LEFT_OUT)
+            raise ValueError(f"{NOTHING_LEFT_OUT}: {HOW_TO_LEAVE_OUT}")
         return plan
 
     @property

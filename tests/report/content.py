@@ -82,7 +82,7 @@ def hostile() -> Content:
         ids=ids,
         samples=samples,
         class_names=[EVIL, "<b>B</b>", "C", "D"],
-        decisions={ids[0]: Decision("remove", EVIL),
+        decisions={ids[0]: Decision("remove", EVIL, "", EVIL),
                    ids[1]: Decision("relabel", "", f"new-class {EVIL}")},
         figures=(Figure(EVIL, EVIL, SVG),),
         warnings=[EVIL],

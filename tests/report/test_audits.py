@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
+import torch
 
 import memowidgets as mw
 from memowidgets.report import schema
@@ -196,3 +197,63 @@ def test_the_digests_of_a_run_are_those_of_its_files(small, tmp_path):
     again, *_ = reported(small, tmp_path / "b.html", figures=False)
     changed = {what for what, one in digests(again).items() if one != there[what]}
     assert changed == {"decisions"}
+
+
+@pytest.fixture(scope="module")
+def of_a_lambda(tmp_path_factory):
+    """A model whose class is a lambda, trained on all, with no held-out samples."""
+    data = mw.data.load_digits().take(range(120))
+
+    model = mw.models.TorchClassifier(
+        lambda k: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, k))
+    )
+    training = mw.TrainingConfig(epochs=4, batch_size=8, lr=3e-2)
+    path = tmp_path_factory.mktemp("secret") / "run"
+    audit = mw.Audit(
+        model, data, path, training, members="all", held_out=None, device="cpu"
+    )
+    audit.train()
+    return audit
+
+
+def test_two_writers_are_both_named_and_their_decisions_counted_once(
+    of_a_lambda, tmp_path
+):
+    other = mw.Audit.open(of_a_lambda.path)
+    flagged = list(of_a_lambda.flagged("loss", share=0.1).index)
+    beyond = [name for name in of_a_lambda.members if name not in flagged][:1]
+    of_a_lambda.decision_log.decide(flagged[:2], "keep", by="<b>Ann</b>")
+    other.decision_log.decide(flagged[1:3] + beyond, "remove", by="Bo & Cy")
+    found, _, page = reported(
+        of_a_lambda, tmp_path / "a.html", metric="loss", share=0.1, figures=False
+    )
+    assert found["prediction"]["flagged"] == len(flagged) == 12
+    assert found["decisions"]["looked_at"] == 3
+    people = [(one["by"], one["n"]) for one in found["decisions"]["people"]]
+    assert people == [("Bo & Cy", 3), ("<b>Ann</b>", 1)]
+    assert [one["flagged"] for one in found["decisions"]["made"]].count(False) == 1
+    assert "&lt;b&gt;Ann&lt;/b&gt; (1)" in page
+    assert "<b>Ann" not in page
+    # without somebody who left samples out, no shadow model can check it here
+    assert any("half of the data" in step for step in found["next_steps"])
+    for said in (*found["missing"].values(), *found["warnings"]):
+        assert "members=" not in said
+
+
+def test_a_saved_notebook_does_not_hold_the_place_of_the_run(of_a_lambda):
+    place = str(Path(of_a_lambda.path).parent)
+    dashboard = of_a_lambda.dashboard()
+    dashboard.wait(60)
+    kept = [dashboard.get_state(), dashboard._repr_mimebundle_()]
+    dashboard.close()
+    shown = [of_a_lambda._repr_html_(), repr(of_a_lambda), repr(kept)]
+    assert not [text for text in shown if place in text]
+    assert Path(of_a_lambda.path).name in of_a_lambda._repr_html_()
+
+
+def test_report_takes_a_share_or_a_threshold(of_a_lambda, tmp_path):
+    with pytest.raises(ValueError, match="tau= or share="):
+        of_a_lambda.report(tmp_path / "a.html", tau=0.0, share=0.1)
+    with pytest.raises(ValueError, match="share"):
+        of_a_lambda.report(tmp_path / "a.html", metric="loss", share=1.5)
+    assert not list(tmp_path.iterdir())

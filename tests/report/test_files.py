@@ -19,7 +19,15 @@ from memowidgets.decisions import Decision
 from memowidgets.evaluation.curve import Truly
 from memowidgets.report import schema, write
 from memowidgets.report.page import wire
-from memowidgets.report.words import headline, how_many_truly, lead, limits, sure
+from memowidgets.report.words import (
+    headline,
+    how_many_truly,
+    lead,
+    limits,
+    next_steps,
+    sure,
+    why,
+)
 from memowidgets.vocabulary import Note
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import (
@@ -54,15 +62,96 @@ def test_the_json_keeps_to_its_schema_and_the_page_says_its_limits(make, tmp_pat
         assert text in html.unescape(page)
 
 
-def test_page_one_counts_the_flagged_samples_that_nobody_decided_on(tmp_path):
+def test_headline_and_decisions_speak_of_the_flagged_samples(tmp_path):
     scored = plain().scored
     flagged = int((scored.scores <= 0).sum())
     first, *_, last = (f"id-{row:05d}" for row in np.argsort(scored.scores))
-    content = plain(decisions={first: Decision("remove"), last: Decision("keep")})
+    at = "2026-01-31T09:30:00Z"
+    removed = Decision("remove", "", "", "Ann", at)
+    content = plain(decisions={first: removed, last: Decision("keep", by="Bo")})
     page = write(content, tmp_path / "a.html").read_text("utf-8")
     (table,) = re.findall(r"What was decided</h2><table>(.*?)</table>", page)
     rows = re.findall(r"<th scope='row'>(\w+)</th><td>(\d+)</td>", table)
-    assert dict(rows) == {"removed": "1", "kept": "1", "open": str(flagged - 1)}
+    assert dict(rows) == {"remove": "1", "open": str(flagged - 1)}
+    text = html.unescape(page.split("<script")[0])
+    assert f">1 of {flagged} was looked at by a person.<" in text
+    assert "Decided by Ann (1) and Bo (1) on 2026-01-31." in text
+    assert "1 more decision is on a sample that is not flagged." in text
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))["decisions"]
+    assert (found["looked_at"], found["flagged"]["keep"], found["all"]["keep"]) == (
+        1,
+        0,
+        1,
+    )
+    assert [(one["by"], one["flagged"], one["at"]) for one in found["made"]] == [
+        (made.by, name == first, made.at)
+        for name, made in sorted(content.decisions.items())
+    ]
+
+
+def test_without_decisions_nobody_is_named(tmp_path):
+    undecided = plain(
+        decisions={"id-00001": Decision("undecided", "a note", "", "Ann")}
+    )
+    page = write(undecided, tmp_path / "b.html").read_text("utf-8")
+    found = json.loads((tmp_path / "b.json").read_text("utf-8"))["decisions"]
+    assert (found["people"], found["made"], found["looked_at"]) == ([], [], 0)
+    assert "Ann" not in page
+    assert "No person has looked at them yet." in page
+
+
+@pytest.mark.parametrize(
+    ("known", "advised", "never"),
+    [
+        ({}, "Train shadow models", "half of the data"),
+        ({"leaves_out": False}, "half of the data", "Train shadow models"),
+        ({"can_train": False}, "Where the model is trained", "shadow models"),
+        ({"can_train": False, "is_recording": True}, "Look at", "rain"),
+    ],
+)
+def test_no_advice_is_given_that_the_run_cannot_follow(known, advised, never):
+    content = dataclasses.replace(without_truth(), **known)
+    steps = " ".join(next_steps(content))
+    assert advised in steps
+    assert never not in steps
+
+
+# what whoever signs asks, and where the JSON answers it
+TEN = {
+    "what was audited": lambda found: found["facts"]["model"],
+    "on which rows": lambda found: found["numbers"]["members"],
+    "when": lambda found: found["created"],
+    "by whom": lambda found: "audited_by" in found["sign_off"],
+    "what was found": lambda found: found["headline"],
+    "how sure": lambda found: found["how_sure"],
+    "what was decided": lambda found: found["decisions"]["flagged"],
+    "by whom it was decided": lambda found: found["decisions"]["people"][0]["by"],
+    "what was not looked at": lambda found: found["decisions"]["flagged"]["undecided"],
+    "what to do next": lambda found: found["next_steps"],
+}
+
+
+def test_ten_questions_of_who_has_to_sign_are_answered(tmp_path):
+    made = Decision("remove", by="Ann", at="2026-01-31T09:30:00Z")
+    content = plain(decisions={"id-00001": made})
+    page = write(content, tmp_path / "a.html").read_text("utf-8")
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    assert all(answer(found) for answer in TEN.values())
+    # what is filled in later still keeps to the schema
+    found["sign_off"] |= {"release": False, "reason": "<none>", "reviewed_by": "Cy"}
+    jsonschema.Draft202012Validator(schema()).validate(found)
+    text = html.unescape(page.split("<section class='mr-caveats'")[0])
+    text = text.replace("\N{NO-BREAK SPACE}", " ")
+    for fact in (found["headline"], found["how_sure"], *found["next_steps"]):
+        assert fact in text
+    for fact in (
+        "600 of 1",
+        "2026-01-02",
+        "Audited by",
+        "Decided by Ann",
+        "Not looked",
+    ):
+        assert fact in text
 
 
 @pytest.mark.parametrize(
@@ -174,6 +263,25 @@ def test_without_samples_no_file_holds_an_id_a_text_a_label_or_a_note(tmp_path):
     assert {p.stat().st_mode & 0o077 for p in tmp_path.glob("open.*")} == {0}
 
 
+def test_why_is_a_fact_of_label_and_model(tmp_path):
+    scored = plain(3).scored
+    known = {
+        "labels": np.array([0, 1, -1]),
+        "probabilities": np.array([[0.003, 0.94], [0.2, 0.8], [0.5, 0.5]]),
+    }
+    content = plain(3, scored=dataclasses.replace(scored, **known), tau=9.0)
+    named = {"class_names": ["cat", "dog"], "samples": ["a", "b", "c"]}
+    shown = dataclasses.replace(content, **named)
+    assert [why(content, row) for row in range(3)] == [
+        "its label 0.3 %, another class 94 %",
+        "its label 80 %",
+        "",
+    ]
+    assert why(shown, 0) == "cat 0.3 %, model: dog 94 %"
+    page = write(content, tmp_path / "a.html").read_text("utf-8")
+    assert "another class 94\N{NO-BREAK SPACE}%" in page
+
+
 class Elements(HTMLParser):
     """Names of all elements of a page, and of their attributes."""
 
@@ -195,7 +303,7 @@ def test_nothing_of_the_users_is_markup(tmp_path):
     assert found.names == {
         "body", "header", "span", "time", "h1", "h2", "p", "b", "main", "section", "div",
         "table", "thead", "tbody", "tr", "th", "td", "ul", "ol", "li", "details", "summary",
-        "figure", "figcaption", "img", "svg", "rect", "path", "text", "footer",
+        "figure", "figcaption", "img", "svg", "rect", "path", "text", "footer", "button",
     }  # fmt: skip
     assert not {"style", "href"} & found.attributes
     assert not [name for name in found.attributes if name.startswith("on")]
@@ -245,8 +353,10 @@ def test_files_that_are_there_stay(tmp_path):
     (tmp_path / "b.json").mkdir()
     with pytest.raises(FileExistsError, match=r"b\.json"):
         write(plain(), tmp_path / "b.html", overwrite=True)
-    with pytest.raises(ValueError, match=r"must end in \.html, not 'a\.pdf'"):
+    with pytest.raises(ValueError, match=r"'a\.pdf' .*print.*'a\.html'"):
         write(plain(), tmp_path / "a.pdf")
+    with pytest.raises(ValueError, match=r"must end in \.html, not 'a\.txt'"):
+        write(plain(), tmp_path / "a.txt")
     with pytest.raises(FileNotFoundError, match="none is not a folder"):
         write(plain(), tmp_path / "none" / "a.html")
 

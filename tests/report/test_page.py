@@ -10,6 +10,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.data import ImageDataset
+from memowidgets.decisions import Decision
 from memowidgets.report import Figure, write
 from memowidgets.report.words import headline
 from memowidgets.widgets.standin import sentences
@@ -84,6 +85,39 @@ def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path):
         assert page.locator(".mw-auc").text_content() == f"AUC {evaluation.auc:.2f}"
 
 
+def test_page_one_follows_the_threshold_and_paper_stays_as_written(chromium, tmp_path):
+    content = plain()
+    written = headline(content)
+    with shown(chromium, write(content, tmp_path / "a.html")) as page:
+        title = page.locator("h1")
+        assert title.inner_text() == written
+        widths = [
+            page.locator(name).bounding_box()["width"]
+            for name in (".mr-key", "#mr-explorer", "#mr-inspector")
+        ]
+        assert max(widths) - min(widths) <= 4, widths
+        type_tau(page, "0.05")
+        at = expected(content.evaluation, 0.05)
+        memorized = at["found"] + at["missed"]
+        facts = (at["flagged"], 600, at["found"], memorized)
+        assert re.findall(r"\d+", title.inner_text()) == [str(n) for n in facts]
+        shown_numbers = page.locator(".mr-key b").all_inner_texts()
+        wanted = [str(at[name]) for name in ("flagged", "found", "missed")]
+        assert shown_numbers == wanted
+        # what is of another threshold is not beside it
+        for of_written in (".mr-fact", ".mr-two", ".mr-sure", ".mr-assessment"):
+            assert not page.locator(of_written).first.is_visible()
+        page.emulate_media(media="print")
+        assert title.inner_text() == written
+        assert page.locator(".mr-dots svg").is_visible()
+        assert page.locator(".mr-two").is_visible()
+        page.emulate_media(media="screen")
+        page.locator("#mr-back").click()
+        page.locator(".mr-two").wait_for()
+        assert title.inner_text() == written
+        assert tau(page) == content.tau
+
+
 def test_scores_against_the_class_are_those_of_plots_and_samples(chromium, tmp_path):
     content = by_class()
     scored = content.scored
@@ -155,7 +189,7 @@ def test_hostile_samples_are_shown_as_written(chromium, tmp_path):
             page.locator("main script, main iframe, main a, main object").count() == 0
         )
         assert page.locator("main img").count() == 1  # the figure
-        assert page.locator(".mr-dots svg").is_visible()
+        assert page.locator("#mr-explorer .mw-explorer").is_visible()
         page.locator(".mw-card").first.click()
         page.locator(".mw-opened .mw-whole-id").get_by_text(
             "<img src=x onerror"
@@ -230,6 +264,7 @@ def paper(page_file, chromium, *, appendix=False) -> tuple[int, list[str]]:
         )
         pdf = page.pdf(prefer_css_page_size=True)
         save(page, "report-print")
+    texts = re.sub(r"\d{4}-\d\d-\d\d", "", texts)  # a day is not weighed
     return len(re.findall(rb"/Type /Page\b", pdf)), re.findall(
         r"(?<![\w.−-])\d[\d\u202f.]*", texts
     )
@@ -249,6 +284,18 @@ def test_on_paper_page_one_is_the_result_and_four_pages_are_all(
     pages, numbers = paper(page_file, chromium)
     assert 2 <= pages <= 4
     assert 8 <= len(numbers) <= 20, " ".join(numbers)
+
+
+def test_six_people_with_long_names_leave_page_one_one_page(chromium, tmp_path):
+    times = "2026-01-31T09:30:00Z"
+    content = plain()
+    ids = [content.ids[row] for row in content.by_risk[:6]]
+    made = {
+        name: Decision("keep", by=f"{i} {'Anne-Marie ' * 17}", at=times)
+        for i, name in enumerate(ids)
+    }
+    pages, _ = paper(write(plain(decisions=made), tmp_path / "a.html"), chromium)
+    assert pages <= 4
 
 
 def test_the_appendix_is_printed_where_it_is_open(chromium, tmp_path):

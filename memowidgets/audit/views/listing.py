@@ -113,6 +113,19 @@ def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
     return guesses, np.exp(-made["losses"].astype(np.float64))
 
 
+def checked_selection(tau: Rule | str, share: float | None) -> Rule:
+    """Return what flags: the lowest share of the scores, or a threshold.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If both are given, or `tau` is neither a number nor "class".
+    """
+    if tau is not None and share is not None:
+        raise ValueError("give tau= or share=, not both")
+    return checked_rule(tau) if share is None else LowestShare(share)
+
+
 def judged_table(
     evidence: Evidence,
     metric: str | Metric,
@@ -125,9 +138,7 @@ def judged_table(
 
     A member without a score has NaN in its row.
     """
-    if tau is not None and share is not None:
-        raise ValueError("give tau= or share=, not both")
-    rule = checked_rule(tau) if share is None else LowestShare(share)
+    rule = checked_selection(tau, share)
     found = scored_members(evidence, metric, layer, checkpoint)
     on_zero = notes_on_zero(metric, found) if found.on(rule) == (found, 0) else ()
     notes = (*evidence.notes_at(checkpoint), *found.notes, *on_zero)

@@ -22,7 +22,7 @@ from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
-from memowidgets.audit.views.listing import plain
+from memowidgets.audit.views.listing import checked_selection, plain
 from memowidgets.audit.views.nearest import class_nearby
 from memowidgets.data import WithheldDataset
 from memowidgets.data.dataset import kind_of
@@ -88,6 +88,7 @@ def content_of(
     layer: str = "last",
     checkpoint: str = "prediction",
     *,
+    share: float | None = None,
     include_samples: bool,
     figures: bool = True,
     eta: float = ETA,
@@ -102,6 +103,8 @@ def content_of(
     tau : float, "class" or None
         Where τ stands at first; None for the score's natural one, or the lowest 5 %. ``"class"``:
         the scores are those against the class, with τ at -1.
+    share : float, optional
+        Share of the members to flag, instead of `tau`.
     metric : str or None
         The score; None for what is there.
     layer, checkpoint : str
@@ -124,7 +127,7 @@ def content_of(
     if metric is None:
         metric = scores.opening_metric(evidence)
     row = scores.row_at(evidence, metric, layer, checkpoint)
-    rule = scores.checked_rule(tau)
+    rule = checked_selection(tau, share)
     if isinstance(rule, float) and not math.isfinite(rule):
         raise ValueError(f"tau must be a finite number, not {tau}")
     # the part that needs it says why it is missing
@@ -203,6 +206,9 @@ class _Gathering:
             digests=digests_of(evidence, None if scored is None else scored.checkpoint),
             support=support,
             noun=noun_of(evidence),
+            can_train=is_trained_here(evidence),
+            is_recording=manifest.get("recording") is not None,
+            leaves_out=len(evidence.member_rows) < len(evidence.pool),
         )
 
     def _try_to(self, what: str, ask: Callable[[], Found]) -> Found | None:
@@ -241,13 +247,12 @@ class _Gathering:
         )
         where = [f"layer {found.layer}"] if found.layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
-        of_classes = nearby = None
-        if include_samples:
-            of_classes = self._try_to(
-                "the model's probabilities",
-                lambda: scores.probabilities(evidence, checkpoint),
-            )
-        if of_classes is not None:
+        nearby = None
+        of_classes = self._try_to(
+            "the model's probabilities",
+            lambda: scores.probabilities(evidence, checkpoint),
+        )
+        if of_classes is not None and include_samples:
             nearby = class_nearby(evidence, layer, checkpoint, of_classes)
         known = found.doubt and found.doubt(self._eta)
         notes = (*found.notes, *scores.notes_on_zero(row, found))
@@ -381,11 +386,13 @@ def facts_of(evidence: Evidence) -> dict[str, str]:
     last = evidence.origins[-1] if evidence.origins else None
     own = last.settings if last and last.settings and not last.recorder else {}
     noise = own.get("label_noise")
+    # an audit's recipe says nothing of what somebody else's loop put into the model
+    recipe = str(model.get("settings") or "") if is_trained_here(evidence) else ""
     chosen = evidence.names.prediction() if n_checkpoints > 1 else None
     facts = {
         "recorded audit": recording.get("title"),
         "model": (last and last.model) or model.get("class"),
-        "model settings": str(model.get("settings") or "").strip("{}").replace('"', ""),
+        "model settings": recipe.strip("{}").replace('"', ""),
         "data": origin.get("loader"),
         "members": f"{len(evidence.members)} of {len(evidence.data)} samples",
         "classes": str(len(evidence.data.class_names)),
@@ -409,13 +416,21 @@ def trained_by(evidence: Evidence) -> str:
     return evidence.origins[-1].sentence if is_trained else ""
 
 
+def is_trained_here(evidence: Evidence) -> bool:
+    """Return whether the audit trains its models, rather than a loop of somebody else."""
+    if evidence.manifest.get("recording") is not None:
+        return False
+    return not any(origin.recorder for origin in evidence.origins)
+
+
 def summary_html(evidence: Evidence) -> str:
     """Return the dots and the main facts of an audit as HTML in which all text is escaped."""
     is_trained = len(evidence.names.found) > 1 or bool(evidence.given)
     notes = evidence.notes_at("prediction") if is_trained else ()
     rows = [(name, visible(text, 100)) for name, text in facts_of(evidence).items()]
     rows += [("warning", note) for note in notes]
-    return _picture(evidence) + html_table(f"Audit of {evidence.path}", rows)
+    name = Path(evidence.path).name  # a saved notebook tells nobody where the run is
+    return _picture(evidence) + html_table(f"Audit of {name}", rows)
 
 
 def _picture(evidence: Evidence) -> str:

@@ -370,11 +370,11 @@ export function majorityOf(near) {
 
 /**
  * Says why a sample is flagged, or why it is not, from what its label, its model and its neighbours are.
- * @param {Pick<Item, "status" | "label" | "answer" | "guess" | "suggested">} item
+ * @param {Pick<Item, "status" | "label" | "answer" | "guess" | "suggested" | "labelProbability">} item
  * @param {number | null} near  class that most neighbours have; null where that is not known
  */
 export function reason(item, near) {
-  const { status, label, answer, guess, suggested } = item;
+  const { status, label, answer, guess, suggested, labelProbability } = item;
   if (label === "" || (guess === "" && near === null)) return "";
   const modelAgrees = guess === "" ? null : suggested === null;
   const nearAgree = near === null ? null : near === answer;
@@ -391,7 +391,9 @@ export function reason(item, near) {
   if (contrary && withIt.length > 0) said += `, ${withIt[0]} for it`;
   const flagged = isFlagged({ status });
   if (status === "" || flagged === contrary) return said;
-  return `${said}, yet its score is ${flagged ? "at most" : "above"} τ`;
+  return labelProbability === null
+    ? said
+    : `${said}, and the model gives the label ${percent(labelProbability)}`;
 }
 
 /**

@@ -89,13 +89,14 @@ test("one sentence says who memorised a sample, and contradicts no count", () =>
   assert.doesNotMatch(verdict(false, [13, 19]), /Not memorised/);
 });
 
-test("why is what model and neighbours say of the label, and τ only where it differs", () => {
+test("why is what model and neighbours say of the label, never where τ stands", () => {
   const item = (more) => ({
     status: "flagged",
     label: "a",
     answer: 0,
     guess: "b",
     suggested: 1,
+    labelProbability: 0.003,
     ...more,
   });
   const agreed = { guess: "a", suggested: null };
@@ -105,14 +106,18 @@ test("why is what model and neighbours say of the label, and τ only where it di
     /^model against the label, neighbours for it$/,
   );
   assert.match(opened.reason(item(), null), /^model against the label$/);
-  assert.match(opened.reason(item(agreed), 0), /agree, yet its score is at most τ$/);
+  assert.match(opened.reason(item(agreed), 0), /agree, .* gives the label .*1.*%/);
+  assert.match(
+    opened.reason(item({ ...agreed, labelProbability: null }), 0),
+    /^all three agree$/,
+  );
   assert.match(
     opened.reason(item({ ...agreed, status: "left alone" }), 0),
     /^all three agree$/,
   );
   assert.match(
     opened.reason(item({ status: "missed" }), 1),
-    /, yet its score is above τ$/,
+    /against the label, .* gives the label .*1.*%/,
   );
   assert.match(
     opened.reason(item({ guess: "", suggested: null }), 2),

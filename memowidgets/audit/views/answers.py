@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 Gaussians = tuple[NDArray[np.float64], NDArray[np.float64]]
 _QUICK_VALUES = 2_000_000
 _SHORT = 10.0  # seconds: what takes less starts by itself
+_MOMENT = 1.0  # second: what takes less is computed while time runs
 _NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _REFERENCES = 2  # models for each member that a click trains
 _SHADOWS = 32  # that a click trains: enough on both sides for a verdict on a sample
@@ -121,21 +122,22 @@ class AuditView:
 
     def is_ready(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `scores_at` answers in about a second, without a forward pass."""
-        evidence = self._audit.evidence
-        record = evidence.names.record(checkpoint)
-        if scores.lacks_references(evidence, score, record):
+        evidence, row = self._audit.evidence, find_row(score)
+        asked = scores.ask(evidence, layer, checkpoint)
+        if kinds_of(row) - {*evidence.kinds} or lacks_references(row, asked):
             return False
-        if not scores.is_defined(evidence, score, record):
+        if not is_defined(row, asked):
             return False
-        wanted = scores.needs(evidence, score, record)
-        if not all(evidence.has(one) for one in wanted):
+        if not all(evidence.has(one) for one in needs(row, asked)):
             return False
-        return score not in PER_LAYER or _is_small(evidence, layer, checkpoint)
+        is_quick = _seconds_of_functions(row, asked) <= _MOMENT
+        return is_quick and _is_small(row, asked)
 
     def scores_at(self, score: str, layer: str, checkpoint: str) -> Scored:
         """Return scores of the members, computed if need be, and nothing else of them."""
-        evidence = self._audit.evidence_for(score, layer, checkpoint)
-        return scores.score(evidence, score, layer, checkpoint)
+        place = find_row(score), layer, checkpoint
+        evidence = self._audit.evidence_for(*place)
+        return scores.score(evidence, *place)
 
     def layer_choices(self) -> Sequence[Choice]:
         """Layers by name; the last is the recommended one."""

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from memowidgets.audit.numbers.definitions import MemorizationComparison
     from memowidgets.charts import Figures
+    from memowidgets.training.script import ScriptWatch
     from memowidgets.widgets import Dashboard
 
 
@@ -333,6 +334,107 @@ class Audit:
         )
         return cls._of_arrays(*kept_arrays(given, path, seed))
 
+    @classmethod
+    def from_script(
+        cls,
+        fit: Callable[[NDArray[np.int64], ScriptWatch, int], Any],
+        data: Any,
+        path: str | os.PathLike[str],
+        members: Members = "half",
+        held_out: Any = 1 / 9,
+        seed: int = 0,
+        *,
+        checkpoint_every: float = 0.2,
+        class_names: Sequence[str] | None = None,
+        ids: Sequence[str] | None = None,
+        version: str | None = None,
+    ) -> Self:
+        """Audit a training script of your own, written as a function of the rows it trains on.
+
+        The script trains the target, reference models and shadow models, each on other rows. What
+        it does with them is its own: module, loss, optimizer, order and schedule.
+
+        Parameters
+        ----------
+        fit : callable
+            Function ``fit(rows, watch, seed)`` that trains one model on the samples of `data` at
+            the positions `rows`, (n_rows,). It calls ``watch.follow(module,
+            steps_per_epoch=len(loader))`` before its loop, and ``watch.step()`` after each
+            optimizer step, and returns where that is True. Python's, NumPy's and torch's
+            generators are seeded before each call, and restored afterwards; `seed` is for what
+            seeds itself.
+        data : Dataset, torch dataset or DataLoader
+            All samples that `fit` may train on, as in `mw.watch`.
+        path : path-like
+            Run directory. It is made if it does not exist, and continued if it holds this run.
+        members, held_out
+            As in `Audit`. `held_out` may also be a torch dataset.
+        seed : int
+            Seed of every draw. Each model's own seed follows from it.
+        checkpoint_every : float
+            Epochs between two checkpoints of the target. Each takes a pass over the pool.
+        class_names, ids
+            As in `mw.watch`.
+        version : str, optional
+            Text that identifies the script. Change it with what the audit does not see.
+
+        Returns
+        -------
+        Audit
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the data cannot be read as in `mw.watch`, or the path holds another run.
+
+        Notes
+        -----
+        `train` calls the script, once. With ``stop_at_drop=``, ``watch.step()`` is True where to
+        look, and the next call of `train` begins the script again from step 0, as it does after it
+        was killed. It is refused if members have other losses than before, by more than 10⁻⁴ nats.
+        The target's ``"final"`` checkpoint has the weights of the module when `fit` returns.
+
+        A shadow or reference model makes only the passes that are asked for. Before the first of
+        them, the script is called once more for a few steps, on other rows and with the target's
+        seed: weights that are the same there mean that it ignores its rows, which is an error.
+
+        A script is known by the names and shapes of the weights, the steps in an epoch, and its
+        losses at recorded checkpoints. No weights are kept, so that scores of layers that
+        ``watch.follow(layers=…)`` leaves out cannot be made later.
+
+        Examples
+        --------
+        >>> import tempfile, torch
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from torch import nn
+        >>> from torch.utils.data import DataLoader, Subset, TensorDataset
+        >>> import memowidgets as mw
+        >>> x, y = torch.randn(96, 8), torch.arange(96) % 2
+        >>> data = TensorDataset(x + 2 * y[:, None], y)
+        >>> def fit(rows, watch, seed):
+        ...     module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+        ...     optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
+        ...     loader = DataLoader(Subset(data, rows), batch_size=8, shuffle=True)
+        ...     watch.follow(module, steps_per_epoch=len(loader))
+        ...     for epoch in range(4):
+        ...         for inputs, labels in loader:
+        ...             nn.functional.cross_entropy(module(inputs), labels).backward()
+        ...             optimizer.step()
+        ...             optimizer.zero_grad()
+        ...             if watch.step():
+        ...                 return
+        >>> audit = mw.Audit.from_script(fit, data, path=tempfile.mkdtemp())
+        >>> audit.train()
+        >>> with ThreadPoolExecutor(1) as executor:  # without it, processes of this machine
+        ...     audit.run_shadows(8, executor)
+        >>> audit.has_ground_truth
+        True
+        """
+        from memowidgets.audit.runs.scripts import begun_script
+
+        places = members, held_out, seed, version, checkpoint_every, class_names, ids
+        return cls.of(begun_script(fit, data, path, *places))
+
     def __repr__(self) -> str:
         return repr(self.evidence)
 
@@ -574,7 +676,7 @@ class Audit:
             if stop is not None:
                 write_stop(run.run, stop)
             run.check_code()
-            run.target().train(stop, report)
+            run.training_of_target().train(stop, report)
         free_memory(torch_device(run.device))
         for note in run.names.prediction().warnings:
             if stop is not None or note.key == ELSEWHERE:
@@ -1733,9 +1835,12 @@ class Audit:
         """
         instead = "train again with your Trainer, on audit.kept(), in a new audit"
         run = self._run_for("be forked", instead)
-        return self.of(
-            opening.fork_run(run, path, self.kept() if data is None else data, start)
-        )
+        data = self.kept() if data is None else data
+        if run.script is None:
+            return self.of(opening.fork_run(run, path, data, start))
+        from memowidgets.audit.runs.scripts import forked_script
+
+        return self.of(forked_script(run, path, data, start))
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:

@@ -50,6 +50,7 @@ from memowidgets.store import (
     Tensors,
 )
 from memowidgets.training.checkpoint import (
+    FIRST,
     KEEP_ALL,
     LAYER,
     Record,
@@ -81,6 +82,7 @@ from memowidgets.training.learner import Loaded, Recipe, TargetTraining
 from memowidgets.training.lookout import Lookout, Prediction, StopRule, read_stop
 from memowidgets.training.origin import Origin, plain_setting
 from memowidgets.training.probe import check_functions
+from memowidgets.training.script import Known, Script, ScriptTraining
 from memowidgets.training.shadows import (
     Shadows,
     ShadowSet,
@@ -96,13 +98,18 @@ if TYPE_CHECKING:
     from memowidgets.evaluation.scored import Scored
 
 WATCHED = "watch"
+SCRIPT = "script"
 _VERSION, _BESIDE = "method", "beside"  # of a score, with its values
 _MOST_HELD = 2**28  # bytes of scores in memory
 _AGAIN = "make a pass over the samples again"
 _OPEN = "Audit.open(path, data=…, model=…)"
+_OPEN_SCRIPT = "Audit.from_script(fit, data, path) opens it with the script"
+_WRAP = (
+    "wrap your script as fit(rows, watch, seed) and pass it to Audit.from_script, see "
+    "docs/your_training_loop.md"
+)
 ANOTHER = "let audit.train() train the target of another run"  # instead of a Trainer
 _POLL_SECONDS = 0.2
-_FIRST = "targets/first"  # the target's logit gaps over the pool
 
 _SECONDS_TO_START = 3.0  # of a core, until a local process can train
 
@@ -128,6 +135,8 @@ class Run:
         ``"auto"``, or as torch names it.
     settings : Settings, optional
         Settings of the training. Default: the manifest's, which lack a user's functions.
+    script : Script, optional
+        What trains in place of a model and its settings.
     """
 
     def __init__(
@@ -140,7 +149,9 @@ class Run:
         design: Design,
         device: str,
         settings: Settings | None = None,
+        script: Script | None = None,
     ) -> None:
+        self.script = script
         self.run, self.manifest, self.model, self.data = run, manifest, model, data
         self.design, self.seed = design, int(manifest["seed"])
         self._labels = data.labels.copy()  # the user may write to theirs
@@ -226,20 +237,35 @@ class Run:
         self._key = key
 
     def cannot(self, work: str) -> Absent | None:
-        """Return why a watched run or a recording can't do some work; None for all others."""
+        """Return why a run can't do some work by what it is; None for a run of a model."""
         if self.manifest.get("kind") == WATCHED:
             lacks = "was recorded by mw.watch, which keeps no model and no weights"
+            do = _WRAP
         elif self.is_recording:
             lacks = "is a recorded audit, which holds numbers, but no model, weights or samples"
+            do = ANEW
+        elif self.is_of_script and self.script is None:
+            lacks = "is trained by a script, which is not at hand"
+            do = _OPEN_SCRIPT
+        elif self.is_of_script and work == _AGAIN:
+            lacks = "is trained by a script, of which no weights are kept"
+            do = "name the layers in watch.follow(layers=…), and train at another path"
         else:
             return None
-        return Absent(f"{self.path} {lacks}, so it cannot {work}", ANEW)
+        return Absent(f"{self.path} {lacks}, so it cannot {work}", do)
+
+    @property
+    def is_of_script(self) -> bool:
+        """Whether a user's script trains all its models."""
+        return bool(self.manifest.get("kind") == SCRIPT)
 
     @property
     def recorded_from(self) -> str:
         """Who trained the target, if that was not the audit: the settings are theirs."""
         if self.manifest.get("kind") == WATCHED:
             return "a loop by mw.watch"
+        if self.is_of_script:
+            return ""
         return "a Trainer" if read_course(self.run) is not None else ""
 
     def check_can(self, work: str, instead: str = "") -> None:
@@ -265,7 +291,7 @@ class Run:
                 f"{self.path} was recorded from {trained_by}, so it cannot {work}",
                 instead,
             )
-        if why is None and not self.can_ask:
+        if why is None and self.script is None and not self.can_ask:
             why = Absent(f"this needs the model and the data of {self.path}", _OPEN)
         if why is not None:
             raise why.error()
@@ -376,8 +402,8 @@ class Run:
         undrawn, of_draws = self._undrawn(names)
         recorded_from = self.recorded_from
         unknown = Absent(
-            f"{self.path} was recorded from {recorded_from}, so the audit's own settings were not "
-            "used",
+            f"{self.path} was trained by {recorded_from or 'a script'}, so the audit's own "
+            "settings were not used",
             "audit.report() states what is known of them",
         )
         return Evidence(
@@ -399,7 +425,7 @@ class Run:
             },
             shadows=shadows,
             references=self._models(self.references.files),
-            settings=unknown if recorded_from else self.training,
+            settings=unknown if recorded_from or self.is_of_script else self.training,
             scores=self.scores,
             general_notes=(*of_draws, *notes, *shadows.lost),
             repeated=repeated,
@@ -444,7 +470,7 @@ class Run:
         outputs, why_no_outputs = self._opened(outputs_of(name), record.weights)
         # a recording keeps these gaps without the weights
         of = None if self.is_recording else record.weights
-        first, _ = self._opened(f"{_FIRST}/{name}", of)
+        first, _ = self._opened(f"{FIRST}/{name}", of)
         no_pass = Absent(why_no_pass) if why_no_pass else self._no_pass()
         with_both = f"with the model and the data of {self.path}"
         no_outputs = Absent(
@@ -595,7 +621,7 @@ class Run:
     def _make_first(self, record: Record, progress: Progress | None) -> None:
         """Keep the target's gaps over the pool, which are needed where it is a shadow model."""
         with self.alone(progress):
-            name = f"{_FIRST}/{record.name}"
+            name = f"{FIRST}/{record.name}"
             if not self.run.has(name, record.weights):
                 warn_of(self.run.why_not(name, record.weights))
                 gaps = self.gaps_of(record, self.design.pool)
@@ -624,7 +650,8 @@ class Run:
     @property
     def trains_on_all(self) -> bool:
         """Whether no sample is left out of an audit that could train shadow models on others."""
-        can = self.cannot("") is None and not self.recorded_from and self.can_ask
+        is_at_hand = self.can_ask or self.script is not None
+        can = self.cannot("") is None and not self.recorded_from and is_at_hand
         return can and len(self.design.members) == len(self.design.pool)
 
     def seconds_of_another(self, models: int) -> float | None:
@@ -638,8 +665,16 @@ class Run:
             return None
         return self._seconds(1.0, round(last.step / last.epoch))
 
+    def training_of_target(self) -> TargetTraining | ScriptTraining:
+        """Return what trains the target, the user's script if there is one."""
+        if self.script is None:
+            return self.target()
+        every = self.manifest["training"]["checkpoint_every"]
+        parts = self.design, self.held_out, self.seed, every
+        return ScriptTraining(self.run, self.script, *parts)
+
     def target(self) -> TargetTraining:
-        """Return what trains the target and looks at it.
+        """Return what trains the target and looks at it, where a model is at hand.
 
         Raises
         ------
@@ -662,14 +697,14 @@ class Run:
         `steps` are those of the checkpoints at which it is asked, by name.
         """
         self.check_code()
-        target = self.target()
-        target.check(max(steps, key=steps.__getitem__))
+        training = self.training_of_target()
+        training.check(max(steps, key=steps.__getitem__))
         forward = None
         if keep is not False:
             layers = self.names.some_layers("last" if keep is True else keep)
             forward = KeptForward(self.names.prediction().record.name, tuple(layers))
         return ShadowJob(
-            target.recipe,
+            training.recipe,
             self.design,
             self.seed,
             steps,
@@ -764,16 +799,19 @@ def read_names(
             chosen = Lookout(run, labels, rule).prediction(records)
         except (StoreError, ValueError) as error:
             chosen = error
-    return Names(
-        tuple(manifest["layers"]),
-        tuple(records),
-        rule,
-        chosen,
-        settings.total_steps(n_members) if course is None else course.total_steps,
-        "call train()"
-        if course is None
-        else "let the training go on that is recorded here",
-    )
+    layers = manifest["layers"]
+    to_go_on = "call train()"
+    last_step = settings.total_steps(n_members)
+    if course is not None:
+        last_step = course.total_steps
+        to_go_on = "let the training go on that is recorded here"
+    if manifest.get("kind") == SCRIPT:
+        known = Known.read(run)
+        layers = () if known is None else known.layers
+        # nobody knows how long a script trains until it returns
+        last_step = -1 if known is None or not known.steps else known.steps
+        to_go_on = "call train()"
+    return Names(tuple(layers), tuple(records), rule, chosen, last_step, to_go_on)
 
 
 def fork_note(manifest: Mapping[str, Any]) -> tuple[Note, ...]:

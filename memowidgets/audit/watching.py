@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from memowidgets.audit.run import WATCHED, Run, stop_rule
 from memowidgets.audit.runs import identity
-from memowidgets.audit.runs.opening import other_pairs, read_pairs
+from memowidgets.audit.runs.opening import (
+    check_given,
+    check_same_kind,
+    other_pairs,
+    read_pairs,
+    samples_of,
+)
 from memowidgets.checks import check_version, whole_number
-from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.data.pairs import PairDataset
+from memowidgets.data import Dataset
 from memowidgets.files import digest_of
 from memowidgets.models.base import unwrap
 from memowidgets.store import RunDirectory
@@ -25,20 +30,12 @@ from memowidgets.training.design import draw_design
 from memowidgets.training.draws import Draws
 from memowidgets.training.origin import Origin, origin_of_loop
 from memowidgets.training.passes import (
-    INPUT,
     Batches,
-    Capture,
-    Looker,
-    Pairs,
-    call_module,
-    first_logits,
-    last_layer,
-    named_layers,
-    pairs_of,
+    check_module,
+    looker_of,
     tensors_of,
 )
 from memowidgets.training.recorder import Recorder, in_the_first_process
-from memowidgets.vocabulary import listed
 
 if TYPE_CHECKING:
     from torch import nn
@@ -198,44 +195,28 @@ def watch(
     stop = stop_rule(stop_at_drop, over_last)
 
     def begin() -> tuple[Run, Recorder, int]:
-        _check_given(module, data, class_names, ids)
+        check_module(module)
+        check_given(data, class_names, ids)
         check_version(version)
         whole_number("seed", seed)
-        if batch_size is not None:
-            whole_number("batch_size", batch_size, 1)
-        samples, pairs = _samples(data, lambda rows: read_pairs(rows, class_names, ids))
-        batches, inner = Batches(samples, pairs, batch_size), unwrap(module)
-        ask = forward or call_module
-        run_two = partial(first_logits, inner, batches, ask)
-        try:
-            n_classes = run_two().shape[1]
-        except RuntimeError as error:
-            if "equal size" not in str(error):  # as torch's default_collate says
-                raise
-            raise ValueError(
-                "rows differ in size; pass a DataLoader with collate_fn"
-            ) from error
-        samples = _with_classes(samples, n_classes, named=class_names is not None)
-        head = last_layer(inner, run_two) if layers == "auto" else None
-        chosen = named_layers(inner, layers if head is None else head + INPUT)
-        with Capture(inner, chosen, head) as capture:
-            # a layer without rows is refused before there is a folder
-            capture.rows(run_two())
-        looker = Looker(batches, samples.labels, ask, chosen, head)
+        samples, pairs = samples_of(
+            data, lambda rows: read_pairs(rows, class_names, ids)
+        )
+        is_named = class_names is not None
+        looker, samples = looker_of(
+            module, samples, pairs, forward, layers, batch_size, named=is_named
+        )
+        inner = unwrap(module)
         unseen = None
         if held_out is not None:
-            unseen, rows = _samples(
+            unseen, rows = samples_of(
                 held_out, lambda rows: other_pairs(rows, samples.class_names)
             )
-            if type(unseen) is not type(samples):
-                raise TypeError(
-                    "held_out has samples of another kind than data: "
-                    f"{type(unseen).__name__} there and {type(samples).__name__} here"
-                )
+            check_same_kind(unseen, samples)
             unseen = unseen.with_encoding(samples.encoding)
-            others = Batches(unseen, rows, batch_size or batches.size)
-            aside = Looker(others, unseen.labels, ask, {}, None, noun=HELD_OUT)
-            looker = replace(looker, held_out=aside)
+            others = Batches(unseen, rows, batch_size or looker.batches.size)
+            aside = looker.over(unseen, capture=False, noun=HELD_OUT)
+            looker = replace(looker, held_out=replace(aside, batches=others))
         about = {
             "class": type(inner).__name__,
             "settings": json.dumps({"layers": list(looker.layer_names)}),
@@ -262,56 +243,6 @@ def watch(
         return run, recorder, step
 
     return Watch(module, path, plan, begin, widens=checkpoint_every is None)
-
-
-def _check_given(module: Any, data: Any, class_names: Any, ids: Any) -> None:
-    from torch import nn
-
-    if not isinstance(module, nn.Module):
-        raise TypeError(
-            f"module must be a torch.nn.Module, not {type(module).__name__}"
-        )
-    if isinstance(data, Dataset) and (class_names is not None or ids is not None):
-        raise ValueError(
-            f"{type(data).__name__} has its own class names and ids; leave class_names= and ids= "
-            "out"
-        )
-    if isinstance(data, WithheldDataset):
-        raise TypeError(
-            "the samples of data are not at hand, only their ids; pass the dataset"
-        )
-
-
-def _samples(
-    data: Any, read: Callable[[Pairs], PairDataset]
-) -> tuple[Dataset, Pairs | None]:
-    """Return samples, and the rows that batches are made of if they are a user's own."""
-    if isinstance(data, PairDataset):  # such as audit.kept()
-        return data, Pairs(data.as_pairs())
-    if isinstance(data, Dataset):
-        return data, None
-    pairs = pairs_of(data)
-    return read(pairs), pairs
-
-
-def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
-    """Return the data with a class for each column of the logits.
-
-    Raises
-    ------
-    ValueError
-        If the logits do not have one column for each class.
-    """
-    n = len(data.class_names)
-    if n == n_classes:
-        return data
-    numbered = not named and data.class_names == tuple(map(str, range(n)))
-    if isinstance(data, PairDataset) and numbered and n < n_classes:
-        return replace(data, class_names=tuple(map(str, range(n_classes))))
-    raise ValueError(
-        f"the module returns logits for {n_classes} classes, but the data have {n} "
-        f"({listed(data.class_names, 5)}); they must have the same"
-    )
 
 
 def _begun_run(

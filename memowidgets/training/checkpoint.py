@@ -45,6 +45,7 @@ SAMPLES = "samples"
 HELD_OUT = "held-out samples"
 LAYER = "layer."  # before the name of a layer in a pass
 COURSE = "trainer.json"
+FIRST = "targets/first"  # the target's logit gaps over the pool, by checkpoint
 REPEATS = "repeats.json"  # rows of a Trainer for each member that has several
 KEEP = ("all", "prediction+final")
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,12 +77,23 @@ WEIGHTS = "weights."
 _OPTIMIZER = "optimizer."
 _RANDOM = "random."
 _FIRST_RATE = "first_lr"  # learning rate of a group that the schedule scales
-_TARGET_STREAM = 3
+TARGET_STREAM = 3
 _SHARE = 1 / 4  # largest share of the free memory that a kept model may have
 _FREE_BYTES = 2**32  # where a device does not tell its free memory
-_SAME = 1e-4  # of a loss in nats, where it is rounded as in training: the difference is 0 there
+SAME = 1e-4  # of a loss in nats, where it is rounded as in training: the difference is 0 there
 # in the median, on another device or with other versions, as TF32 explains
 _ELSEWHERE = 1e-2
+
+
+class LooksAt(Protocol):
+    """What looks at a model in training."""
+
+    def __call__(self, rows: NDArray[np.int64], /, *, capture: bool = False) -> Forward:
+        """Run it over some samples, without or with its layers."""
+
+
+# of a checkpoint's name and what looks at the model there
+Visit = Callable[[str, LooksAt], None]
 
 
 @dataclass(frozen=True)
@@ -111,6 +122,65 @@ class Recipe:
     device: str
     anywhere: bool = False
     bases: Bases | None = None
+
+    def in_worker(self) -> Recipe:
+        """Return the recipe as a worker keeps it, with room for frozen weights."""
+        return replace(self, bases=Bases())
+
+    def train_one(
+        self,
+        members: NDArray[np.int64],
+        seed: int,
+        steps: Mapping[str, int],
+        n_target: int,
+        visit: Visit,
+        progress: Progress,
+        what: str,
+    ) -> str:
+        """Train one model to the last of some checkpoints, and visit it at each.
+
+        Parameters
+        ----------
+        members : array of shape (n_members,), int64
+            Positions of the samples to train on.
+        seed : int
+            Its seed.
+        steps : dict of str to int
+            Steps of the target, by checkpoint.
+        n_target : int
+            Number of the target's members.
+        visit : callable
+            Function of a checkpoint's name and of what looks at samples.
+        progress, what : Progress and str
+            Progress, and what it shows.
+
+        Returns
+        -------
+        str
+            The precision of its passes.
+        """
+        # no other thread uses this model: a pass keeps what it captures there; copy would pickle it
+        model = object.__new__(type(self.model))
+        vars(model).update(vars(self.model))
+        learner = Learner(replace(self, model=model), members, seed)
+        for name, step in self.own_steps(steps, len(members), n_target):
+            learner.advance(step, progress, what)
+            visit(name, learner.look_at)
+        return learner.precision
+
+    def own_steps(
+        self, steps: Mapping[str, int], n_members: int, n_target: int
+    ) -> list[tuple[str, int]]:
+        """Return the checkpoints in order, each at a model's own step of the target's epoch."""
+        wanted = dict(steps)
+        settings = self.settings
+        if settings.steps_per_epoch(n_members) != settings.steps_per_epoch(n_target):
+            own = settings.total_steps(n_members)
+            of = settings.total_steps(n_target)
+            for name, step in wanted.items():
+                # at step 0 is a model that was never trained, and only there
+                wanted[name] = max(round(step / of * own), min(step, 1))
+        return sorted(wanted.items(), key=lambda item: item[1])
 
 
 class Learner:
@@ -581,7 +651,7 @@ class TargetTraining:
         self._design = design
         self._held_out = held_out
         self._loaded = loaded or Loaded()
-        self._seed = derived_seed(seed, _TARGET_STREAM)
+        self._seed = derived_seed(seed, TARGET_STREAM)
 
     def train(self, stop: StopRule | None, progress: Progress) -> None:
         """Train to the end, or to the first checkpoint at which `stop` says where to look.
@@ -696,7 +766,7 @@ class TargetTraining:
         apart = np.abs(here - there)
         shares = apart / np.maximum(1.0, np.abs(there))
         is_same = record.made_by == seen.made_by
-        if (shares.max() <= _SAME) if is_same else (np.median(shares) <= _ELSEWHERE):
+        if (shares.max() <= SAME) if is_same else (np.median(shares) <= _ELSEWHERE):
             return
         self._loaded.drop()  # the code of its module may be the changed one
         errs = "" if is_same else ", or this device errs"

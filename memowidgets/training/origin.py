@@ -333,3 +333,8 @@ def origin_of_lightning(trainer: Any, module: Any, step: int) -> Origin:
 def origin_of_loop(module: nn.Module) -> Origin:
     """Return what is known of a loop that calls `mw.watch`: the class of its module."""
     return Origin("A loop of its owner", "mw.watch", type(module).__name__)
+
+
+def origin_of_script(module: nn.Module) -> Origin:
+    """Return what is known of a script that is called on rows: the class of its module."""
+    return Origin("A script of its owner", "Audit.from_script", type(module).__name__)

@@ -6,13 +6,13 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import looks_like_probabilities, warn_user
+from memowidgets.checks import looks_like_probabilities, warn_user, whole_number
 from memowidgets.data import (
     Dataset,
     ImageDataset,
@@ -22,7 +22,7 @@ from memowidgets.data import (
 )
 from memowidgets.data.pairs import PairDataset, split_pair
 from memowidgets.files import digest_of_arrays
-from memowidgets.models.base import capture_outputs, restore_modes
+from memowidgets.models.base import capture_outputs, restore_modes, unwrap
 from memowidgets.models.device import room_for, used_precision
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import (
@@ -148,6 +148,13 @@ class Batches:
     def rows(self) -> Any:
         """The torch dataset that the samples are read from, or None."""
         return None if self._pairs is None else self._pairs.rows
+
+    def over(self, data: Dataset) -> Batches:
+        """Return batches of other samples of the same kind."""
+        pairs = None
+        if self._pairs is not None and isinstance(data, PairDataset):
+            pairs = replace(self._pairs, rows=data.as_pairs())
+        return Batches(data, pairs, self.size)
 
     def check_steady(self) -> None:
         """Raise if rows differ from what was read first. Each call looks at other rows."""
@@ -502,6 +509,20 @@ class Looker:
         """Names of the layers, first to last."""
         return tuple(self.layers)
 
+    def over(
+        self, data: Dataset, *, capture: bool = True, noun: str = SAMPLES
+    ) -> Looker:
+        """Return passes over other samples of the same kind, without or with layers."""
+        return replace(
+            self,
+            batches=self.batches.over(data),
+            labels=data.labels,
+            layers=self.layers if capture else {},
+            head=self.head if capture else None,
+            held_out=None,
+            noun=noun,
+        )
+
     def look(
         self, module: nn.Module, progress: Progress, allocate: Allocate
     ) -> Forward:
@@ -615,6 +636,83 @@ class Looker:
                 f"the logits of a recorded checkpoint differ here by {apart:.1g} of their size: "
                 "its code or forward= has changed. Choose another path, or pass overwrite=True"
             )
+
+
+def check_module(module: object) -> None:
+    """Raise for anything that is not a module."""
+    from torch import nn
+
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"module must be a torch.nn.Module, not {type(module).__name__}"
+        )
+
+
+def looker_of(
+    module: nn.Module,
+    data: Dataset,
+    pairs: Pairs | None,
+    forward: Callable[[Any, Any], Any] | None,
+    layers: str | Sequence[str],
+    batch_size: int | None,
+    *,
+    named: bool,
+) -> tuple[Looker, Dataset]:
+    """Return passes over samples as `mw.watch` describes them, and the samples with all classes.
+
+    `pairs` says how a user's own samples become batches. The module is tried on two samples. Where
+    classes are not `named` and the logits have more columns than labels occur, the data get a class
+    for each.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it does not give logits for the classes, or a layer does not exist or has no rows.
+    """
+    if batch_size is not None:
+        whole_number("batch_size", batch_size, 1)
+    batches = Batches(data, pairs, batch_size)
+    inner = unwrap(module)
+    ask_module = forward or call_module
+
+    def run_two() -> Tensor:
+        return first_logits(inner, batches, ask_module)
+
+    try:
+        n_classes = run_two().shape[1]
+    except RuntimeError as error:
+        if "equal size" not in str(error):  # as torch's default_collate says
+            raise
+        raise ValueError(
+            "rows differ in size; pass a DataLoader with collate_fn"
+        ) from error
+    data = _with_classes(data, n_classes, named=named)
+    head = last_layer(inner, run_two) if layers == "auto" else None
+    chosen = named_layers(inner, layers if head is None else head + INPUT)
+    with Capture(inner, chosen, head) as capture:
+        # a layer without rows is refused before there is a folder
+        capture.rows(run_two())
+    return Looker(batches, data.labels, ask_module, chosen, head), data
+
+
+def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
+    """Return the data with a class for each column of the logits.
+
+    Raises
+    ------
+    ValueError
+        If the logits do not have one column for each class.
+    """
+    n = len(data.class_names)
+    if n == n_classes:
+        return data
+    numbered = not named and data.class_names == tuple(map(str, range(n)))
+    if isinstance(data, PairDataset) and numbered and n < n_classes:
+        return replace(data, class_names=tuple(map(str, range(n_classes))))
+    raise ValueError(
+        f"the module returns logits for {n_classes} classes, but the data have {n} "
+        f"({listed(data.class_names, 5)}); they must have the same"
+    )
 
 
 def first_logits(

@@ -364,8 +364,19 @@ class Recorder:
         run.write_note(record_file(name), asdict(record))
         return record
 
+    def pass_by(self, record: Record) -> None:
+        """Go on from a checkpoint that this training has come by again, with the same losses."""
+        with self.run.lock("checkpoints"):
+            records = read_records(self.run)
+            self._records = [one for one in records if one.step <= record.step]
+            self._tell()
+
     def record(
-        self, module: nn.Module, step: int, progress: Progress | None = None
+        self,
+        module: nn.Module,
+        step: int,
+        progress: Progress | None = None,
+        seconds: float = 0.0,
     ) -> Record:
         """Record a checkpoint, unless it exists with the same weights.
 
@@ -415,7 +426,7 @@ class Recorder:
                     "that the optimizer trains"
                 )
             with progress_or_bar(progress) as report:
-                made = self.write(module, step, report, weights)
+                made = self.write(module, step, report, weights, seconds)
                 self._records = [*before, made]
                 self._write_course(self._plan.total or max(1, step))
                 self._tell()

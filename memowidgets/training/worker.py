@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 
 from memowidgets import __version__
 from memowidgets.metrics import logit_gap
-from memowidgets.models.base import Bases
 from memowidgets.models.device import resolve_device
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.config import derived_seed
 from memowidgets.training.design import Design, ReferenceDesign, ShadowDesign
-from memowidgets.training.learner import Learner, Recipe
+from memowidgets.training.learner import LooksAt, Recipe
 from memowidgets.training.probe import check_functions
+from memowidgets.training.script import Script
 from memowidgets.training.travel import pack, unpack
 
 # what the arrays of a shadow model are, before the name of a checkpoint or of a layer
@@ -71,8 +71,8 @@ class ShadowJob:
 
     Attributes
     ----------
-    recipe : Recipe
-        Model, data and settings.
+    recipe : Recipe or Script
+        Model, data and settings, or the script that trains in their place.
     design : Design
         Split with the pool.
     seed : int
@@ -91,7 +91,7 @@ class ShadowJob:
         What the user's functions do where the run was begun, see `memowidgets.training.probe`.
     """
 
-    recipe: Recipe
+    recipe: Recipe | Script
     design: Design
     seed: int
     checkpoints: Mapping[str, int]
@@ -130,57 +130,40 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> Content:
     kind = job.shadows.kind
     members = job.shadows.members(design, job.seed, index)
     own = design.pool[members]
-    # no other thread uses this model: a pass keeps what it captures there; copy would pickle it
-    model = object.__new__(type(job.recipe.model))
-    vars(model).update(vars(job.recipe.model))
     seed = derived_seed(job.seed, kind.stream, index)
-    learner = Learner(replace(job.recipe, model=model), own, seed)
     asked = job.shadows.asked(design, members)
     rows = design.pool[asked]
+    labels = job.recipe.data.labels[rows]
     arrays: dict[str, NDArray[Any]] = {"members": members}
-    metadata = {
-        "design": job.shadows.key,
-        "config": job.config,
-        "precision": learner.precision,
-    }
-    for name, step in own_steps(job, len(own)):
-        learner.advance(step, progress, f"training {kind.noun} {index}")
+    metadata = {"design": job.shadows.key, "config": job.config}
+
+    def visit(name: str, look: LooksAt) -> None:
         if name in job.checkpoints:
             gaps = np.full(len(design.pool), np.nan, dtype=np.float32)
-            gaps[asked] = logit_gap(
-                learner.look_at(rows).logits, learner.recipe.data.labels[rows]
-            )
+            gaps[asked] = logit_gap(look(rows).logits, labels)
             arrays[GAP + name] = gaps
         if job.forward is not None and name == job.forward.checkpoint:
-            seen = learner.look_at(own, capture=True)
-            arrays |= {"forward.logits": seen.logits, "forward.losses": seen.losses}
-            arrays |= {
-                LAYER + layer: seen.layers[layer] for layer in job.forward.layers
-            }
+            seen = look(own, capture=True)
+            arrays["forward.logits"] = seen.logits
+            arrays["forward.losses"] = seen.losses
+            for layer in job.forward.layers:
+                arrays[LAYER + layer] = seen.layers[layer]
             arrays[LOSS + name] = seen.losses
             metadata["forward"] = name
         elif name in job.traced:
-            arrays[LOSS + name] = learner.look_at(own).losses
+            arrays[LOSS + name] = look(own).losses
+
+    wanted = dict(job.checkpoints) | job.traced
+    what = f"training {kind.noun} {index}"
+    metadata["precision"] = job.recipe.train_one(
+        own, seed, wanted, len(design.members), visit, progress, what
+    )
     metadata |= {
         "seed": str(job.seed),
         "index": str(index),
         "finished": str(int(time.time())),
     }
     return arrays, {**metadata, "seconds": f"{time.monotonic() - start:.1f}"}
-
-
-def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
-    """Return the checkpoints in order, each at the shadow's own step of the target's epoch."""
-    wanted = dict(job.checkpoints) | job.traced
-    settings = job.recipe.settings
-    n_target = len(job.design.members)
-    if settings.steps_per_epoch(n_members) != settings.steps_per_epoch(n_target):
-        own = settings.total_steps(n_members)
-        of = settings.total_steps(n_target)
-        for name, step in wanted.items():
-            # at step 0 is a model that was never trained, and only there
-            wanted[name] = max(round(step / of * own), min(step, 1))
-    return sorted(wanted.items(), key=lambda item: item[1])
 
 
 @dataclass(frozen=True)
@@ -345,10 +328,10 @@ def _job_of(name: str, source: Source) -> ShadowJob:
         if _Kept.job is None or _Kept.name != name:
             _Kept.job = None  # its memory is free before the next job needs it
             job = source.read() if isinstance(source, JobFile) else unpack(source)
-            if job.probe:
+            if job.probe and isinstance(job.recipe, Recipe):
                 check_functions(job.probe, job.recipe, job.design)
             _Kept.name = name
-            _Kept.job = replace(job, recipe=replace(job.recipe, bases=Bases()))
+            _Kept.job = replace(job, recipe=job.recipe.in_worker())
         return _Kept.job
 
 

@@ -17,7 +17,7 @@ import torch
 from memowidgets.files import digest_of_arrays
 from memowidgets.models import ConvNet
 from memowidgets.store import StoreError
-from memowidgets.training import worker
+from memowidgets.training import learner, worker
 from memowidgets.training.design import ShadowDesign
 from memowidgets.training.learner import Learner
 from memowidgets.training.worker import JobFile, ShadowJob
@@ -69,7 +69,7 @@ def test_each_shadow_model_begins_with_weights_of_its_own(audit, monkeypatch):
             super().__init__(*given)
             begun.append(digest_of_arrays(self.weights()))
 
-    monkeypatch.setattr(worker, "Learner", Noting)
+    monkeypatch.setattr(learner, "Learner", Noting)
     audit.run_shadows(3, Inline())
     target = audit.run.run.read_tensors("checkpoints/epoch-0/weights")
     assert len({*begun, digest_of_arrays(target)}) == 4
@@ -79,7 +79,8 @@ def test_a_small_model_is_never_asked_before_its_first_step(audit):
     plan = ShadowDesign.of(audit.run.design, "halves", audit.data, None)
     job = audit.run.job({"epoch-0": 0, "early": 1, "epoch-1": 4}, plan)
     assert len(audit.members) > 3 * job.recipe.settings.batch_size
-    assert worker.own_steps(job, 10) == [("epoch-0", 0), ("early", 1), ("epoch-1", 1)]
+    steps = job.recipe.own_steps(job.checkpoints, 10, len(audit.members))
+    assert steps == [("epoch-0", 0), ("early", 1), ("epoch-1", 1)]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere a parent is joined")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.run import WATCHED
+from memowidgets.audit.run import SCRIPT, WATCHED
 from memowidgets.checks import has_form, warn_user
 from memowidgets.data import Dataset
 from memowidgets.extras import installed
@@ -374,6 +374,8 @@ _SHAPE: dict[str, Any] = {
 _SHAPE_OF_WATCHED: dict[str, Any] = {
     name: form for name, form in _SHAPE.items() if name != "precision"
 } | {"training": {"checkpoint_every": float}}
+# what a script trains is known when it has begun
+_SHAPE_OF_SCRIPT: dict[str, Any] = {**_SHAPE_OF_WATCHED, "layers": [str]}
 _SHAPE_OF_ARRAYS: dict[str, Any] = {
     **{name: _SHAPE[name] for name in ("seed", "ids", "content")},
     "kind": lambda value: value == ARRAYS,
@@ -415,6 +417,8 @@ def read_manifest(run: RunDirectory) -> dict[str, Any]:
         )
     if manifest.get("kind") == WATCHED:
         return _check_shape(run, manifest, _SHAPE_OF_WATCHED)
+    if manifest.get("kind") == SCRIPT:
+        return _check_shape(run, manifest, _SHAPE_OF_SCRIPT)
     _check_shape(run, manifest, _SHAPE)
     known = {k: v for k, v in manifest["training"].items() if k in _SETTINGS}
     try:

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets import data as data_room
-from memowidgets.audit.run import WATCHED, Run, add_noise_of, device_of, fork_note
+from memowidgets.audit.run import (
+    SCRIPT,
+    WATCHED,
+    Run,
+    add_noise_of,
+    device_of,
+    fork_note,
+)
 from memowidgets.audit.runs import identity
 from memowidgets.checks import as_code, has_form, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
@@ -124,7 +131,7 @@ def open_stored_run(
     manifest = identity.read_manifest(run)
     run.hold(manifest)
     names = manifest["data"]["class_names"]
-    if manifest.get("kind") == WATCHED and _are_pairs(data):
+    if manifest.get("kind") in (WATCHED, SCRIPT) and _are_pairs(data):
         data = read_pairs(pairs_of(data), names, manifest["ids"])
     if _are_pairs(held_out):
         held_out = other_pairs(pairs_of(held_out), names)
@@ -284,6 +291,40 @@ def other_pairs(pairs: Pairs, class_names: Sequence[str]) -> PairDataset:
         return read_pairs(pairs, class_names, None)
 
 
+def samples_of(
+    data: Any, read: Callable[[Pairs], PairDataset]
+) -> tuple[Dataset, Pairs | None]:
+    """Return samples, and the rows that batches are made of if they are a user's own."""
+    if isinstance(data, PairDataset):  # such as audit.kept()
+        return data, Pairs(data.as_pairs())
+    if isinstance(data, Dataset):
+        return data, None
+    pairs = pairs_of(data)
+    return read(pairs), pairs
+
+
+def check_given(data: Any, class_names: Any, ids: Any) -> None:
+    """Raise for data that cannot be fed, or names for data that have their own."""
+    if isinstance(data, Dataset) and (class_names is not None or ids is not None):
+        raise ValueError(
+            f"{type(data).__name__} has its own class names and ids; leave class_names= and ids= "
+            "out"
+        )
+    if isinstance(data, WithheldDataset):
+        raise TypeError(
+            "the samples of data are not at hand, only their ids; pass the dataset"
+        )
+
+
+def check_same_kind(held_out: Dataset, data: Dataset) -> None:
+    """Raise for held-out samples of another kind than the data."""
+    if type(held_out) is not type(data):
+        raise TypeError(
+            "held_out has samples of another kind than data: "
+            f"{type(held_out).__name__} there and {type(data).__name__} here"
+        )
+
+
 def _are_pairs(data: Any) -> bool:
     """Return whether data are a user's own, not a dataset of memowidgets."""
     return data is not None and not isinstance(data, Dataset | str | os.PathLike)
@@ -294,15 +335,10 @@ def _are_pairs(data: Any) -> bool:
 
 def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> Run:
     """Begin the run that `Audit.fork` describes, or go on with it."""
-    _check_request(run, path, data, start)
+    check_fork(run, path, data, start)
     recipe = run.recipe()
     run.check_code()
-    aside = run.held_out if run.manifest.get("held_out") else None
-    if aside is not None and not len(aside):
-        raise StoreError(
-            "the held-out samples are a dataset of their own, which is not at hand: "
-            "Audit.open(path, held_out=…)"
-        )
+    aside = held_out_to_fork(run)
     design = follow_design(run.design, run.data.ids, data)
     chosen = run.names.prediction().record if start == "prediction" else None
     if chosen is not None and run.data.encoding is not None:
@@ -320,7 +356,7 @@ def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) 
         **identity.describe_training(asked, run.seed, recipe.settings.precision),
         **identity.describe_model(recipe.model, data, design, asked),
         **identity.describe_data(data, design, aside),
-        "fork": _fork_note(run, data, start, chosen),
+        "fork": describe_fork(run, data, start, chosen),
     }
     made = RunDirectory(path)
     stored = identity.read_manifest(made) if made.has_file(MANIFEST) else manifest
@@ -338,6 +374,17 @@ def fork_run(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) 
     )
 
 
+def held_out_to_fork(run: Run) -> Dataset | None:
+    """Return the held-out samples of a run to fork, if they are a dataset of their own."""
+    aside = run.held_out if run.manifest.get("held_out") else None
+    if aside is not None and not len(aside):
+        raise StoreError(
+            "the held-out samples are a dataset of their own, which is not at hand: "
+            "Audit.open(path, held_out=…)"
+        )
+    return aside
+
+
 def warn_of_members_alone(evidence: Evidence, log: DecisionLog) -> None:
     """Warn if decisions change members alone, while shadow models train on others too."""
     changed = {name for name, made in log.table().items() if made.decision in _CHANGES}
@@ -351,9 +398,10 @@ def warn_of_members_alone(evidence: Evidence, log: DecisionLog) -> None:
         )
 
 
-def _check_request(
+def check_fork(
     parent: Run, path: str | os.PathLike[str], data: Dataset, start: str
 ) -> None:
+    """Raise for a fork that `Audit.fork` can't begin."""
     if start not in STARTS:
         raise ValueError(
             f"unknown start {start!r}; valid: {', '.join(map(repr, STARTS))}"
@@ -376,12 +424,16 @@ def _check_request(
         )
 
 
-def _fork_note(
+def describe_fork(
     parent: Run, data: Dataset, start: str, chosen: Record | None
 ) -> dict[str, Any]:
+    """Return the part of a manifest that says what a fork came from."""
     seen = 0
     if chosen is not None:
-        now, then = _contents(data), _contents(parent.data.take(parent.design.members))
+        now, then = (
+            contents_by_id(data),
+            contents_by_id(parent.data.take(parent.design.members)),
+        )
         before = (parent.manifest.get("fork") or {}).get("seen", 0)
         seen = before + sum(now.get(name) != then[name] for name in then)
     return {
@@ -392,6 +444,7 @@ def _fork_note(
     }
 
 
-def _contents(data: Dataset) -> dict[str, tuple[str, int]]:
+def contents_by_id(data: Dataset) -> dict[str, tuple[str, int]]:
+    """Return the content hash and the label of each sample by its id."""
     pairs = zip(data.content_hashes(), data.labels.tolist(), strict=True)
     return dict(zip(data.ids.tolist(), pairs, strict=True))

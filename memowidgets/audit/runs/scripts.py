@@ -1,0 +1,150 @@
+"""The run of a user's script: begun, and forked on other samples of the same data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from memowidgets.audit.run import SCRIPT, Run
+from memowidgets.audit.runs import identity
+from memowidgets.audit.runs.opening import (
+    check_fork,
+    check_given,
+    check_same_kind,
+    contents_by_id,
+    describe_fork,
+    held_out_to_fork,
+    other_pairs,
+    read_pairs,
+    samples_of,
+)
+from memowidgets.checks import as_code, check_version, whole_number
+from memowidgets.data import Dataset
+from memowidgets.data.pairs import PairDataset
+from memowidgets.store import RunDirectory
+from memowidgets.training.config import CheckpointPlan
+from memowidgets.training.design import (
+    Design,
+    HeldOut,
+    Members,
+    draw_design,
+    follow_design,
+)
+from memowidgets.training.lookout import StopRule
+from memowidgets.training.script import Script
+from memowidgets.vocabulary import quoted
+
+_SCRIPT = "a script"
+
+
+def begun_script(
+    fit: Callable[..., Any],
+    data: Any,
+    path: str | os.PathLike[str],
+    members: Members,
+    held_out: HeldOut,
+    seed: int,
+    version: str | None,
+    checkpoint_every: float,
+    class_names: Sequence[str] | None,
+    ids: Sequence[str] | None,
+) -> Run:
+    """Begin the run that `Audit.from_script` describes, or go on with it."""
+    if not callable(fit):
+        raise TypeError(
+            f"fit must be a function fit(rows, watch, seed), not {as_code(fit)}"
+        )
+    check_given(data, class_names, ids)
+    check_version(version)
+    seed = whole_number("seed", seed)
+    CheckpointPlan(1, checkpoint_every)  # refuses what is no distance
+    samples, pairs = samples_of(data, lambda rows: read_pairs(rows, class_names, ids))
+    aside = None
+    if _is_dataset(held_out):
+        aside, _ = samples_of(
+            held_out, lambda rows: other_pairs(rows, samples.class_names)
+        )
+        check_same_kind(aside, samples)
+    design = draw_design(samples, members, held_out if aside is None else aside, seed)
+    samples = samples.fitted(design.pool)
+    if aside is not None:
+        identity.check_held_out(aside, samples, design)
+        aside = aside.with_encoding(samples.encoding)
+    script = Script(fit, samples, pairs, np.arange(len(samples)))
+    about = {"class": _SCRIPT, "settings": "", "version": version or ""}
+    recorded = identity.describe_recorded(checkpoint_every, seed)
+    return _settled(path, about, recorded, script, design, aside)
+
+
+def forked_script(
+    run: Run, path: str | os.PathLike[str], data: Dataset, start: str
+) -> Run:
+    """Begin the run that `Audit.fork` describes of a script, or go on with it."""
+    check_fork(run, path, data, start)
+    if start != "scratch":
+        raise ValueError(
+            f"start={start!r} is for models whose weights are kept; a script begins from scratch"
+        )
+    before = contents_by_id(run.data)
+    now = contents_by_id(data)
+    changed = [name for name in now if now[name] != before.get(name)]
+    if changed:
+        raise ValueError(
+            f"{len(changed)} samples have another label or content than in the data of the script, "
+            f"the first is {quoted(changed[0])}: fit would train on them as they were. Write fit "
+            "for audit.kept(), and pass both to Audit.from_script"
+        )
+    aside = held_out_to_fork(run)
+    design = follow_design(run.design, run.data.ids, data)
+    data = data.fitted(design.pool)
+    if aside is not None:
+        aside = aside.with_encoding(data.encoding)
+    script = cast("Script", run.script)
+    place = {name: i for i, name in enumerate(run.data.ids.tolist())}
+    rows = script.rows[[place[name] for name in data.ids.tolist()]]
+    pairs = script.pairs
+    if pairs is not None and isinstance(data, PairDataset):
+        pairs = replace(pairs, rows=data.as_pairs())
+    own = replace(script, data=data, pairs=pairs, rows=rows)
+    every = run.manifest["training"]["checkpoint_every"]
+    recorded = identity.describe_recorded(every, run.seed)
+    fork = describe_fork(run, data, start, None)
+    about = run.manifest["model"]
+    return _settled(path, about, recorded, own, design, aside, run.rule, fork=fork)
+
+
+def _is_dataset(held_out: Any) -> bool:
+    """Return whether held-out samples are a dataset, and no share, mask, ids or None."""
+    if isinstance(held_out, Dataset):
+        return True
+    is_torch = hasattr(held_out, "__getitem__") and hasattr(held_out, "__len__")
+    return is_torch and not np.ndim(held_out)
+
+
+def _settled(
+    path: str | os.PathLike[str],
+    about: dict[str, str],
+    recorded: dict[str, Any],
+    script: Script,
+    design: Design,
+    held_out: Dataset | None,
+    stop: StopRule | None = None,
+    **more: Any,
+) -> Run:
+    """Begin the run of a script in a directory, or check that it holds this one."""
+    run = RunDirectory(path)
+    manifest = {
+        "kind": SCRIPT,
+        "model": about,
+        "model_source": None,
+        "layers": [],
+        **recorded,
+        **identity.describe_data(script.data, design, held_out),
+        **more,
+    }
+    stored = identity.settle(run, manifest, script.data, design, stop)
+    return Run(run, stored, None, script.data, held_out, design, "cpu", script=script)

@@ -360,7 +360,9 @@ class Audit:
             Function ``fit(rows, watch, seed)`` that trains one model on the samples of `data` at
             the positions `rows`, (n_rows,). It calls ``watch.follow(module,
             steps_per_epoch=len(loader))`` before its loop, and ``watch.step()`` after each
-            optimizer step, and returns where that is True. Python's, NumPy's and torch's
+            optimizer step, and returns where that is True. A Trainer of transformers has
+            ``callbacks=[watch.callback]`` in place of steps, and Lightning's has
+            ``LightningCallback(watch)``. Python's, NumPy's and torch's
             generators are seeded before each call, and restored afterwards; `seed` is for what
             seeds itself.
         data : Dataset, torch dataset or DataLoader

@@ -26,6 +26,7 @@ from memowidgets.models.base import capture_outputs, restore_modes, unwrap
 from memowidgets.models.device import room_for, used_precision
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import (
+    HELD_OUT,
     LAYER,
     SAMPLES,
     Allocate,
@@ -522,6 +523,10 @@ class Looker:
             held_out=None,
             noun=noun,
         )
+
+    def beside(self, held_out: Dataset) -> Looker:
+        """Return these passes with others over held-out samples."""
+        return replace(self, held_out=self.over(held_out, capture=False, noun=HELD_OUT))
 
     def look(
         self, module: nn.Module, progress: Progress, allocate: Allocate

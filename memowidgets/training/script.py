@@ -11,7 +11,8 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,12 @@ from memowidgets.checks import has_form, whole_number
 from memowidgets.data import Dataset
 from memowidgets.files import digest_of
 from memowidgets.metrics import logit_gap
+from memowidgets.models import Model
 from memowidgets.models.base import unwrap
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
     FIRST,
-    HELD_OUT,
     Forward,
     Record,
     device_of,
@@ -52,9 +53,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from memowidgets.training.origin import Origin
+    from memowidgets.training.trainer_callback import ScriptCallback, TrainerPasses
 
 KNOWN = "script.json"
 _CALLED = "watch.follow(module, steps_per_epoch=len(loader))"
+_NOT_FOLLOWED = f"call {_CALLED} before the first watch.step()"
 
 
 class _EnoughError(BaseException):
@@ -142,7 +145,7 @@ class Followed:
     ----------
     module : Module
         The module.
-    looker : Looker
+    looker : Looker or TrainerPasses
         The passes.
     data : Dataset
         The samples.
@@ -151,7 +154,7 @@ class Followed:
     """
 
     module: nn.Module
-    looker: Looker
+    looker: Looker | TrainerPasses
     data: Dataset
     steps_per_epoch: int
 
@@ -179,7 +182,7 @@ class Followed:
         return looker.look(unwrap(self.module), Progress(), in_memory)
 
 
-class Visits(Protocol):
+class Visits:
     """What is done with a module while a script trains it."""
 
     def begin(self, seen: Followed) -> None:
@@ -187,9 +190,13 @@ class Visits(Protocol):
 
     def at(self, step: int) -> bool:
         """Look at it after a step; return whether it has given all that was asked."""
+        raise NotImplementedError
 
     def end(self, step: int) -> None:
         """Look at it when the script has returned."""
+
+    def name_origin(self, origin: Origin) -> None:
+        """Keep who runs the loop of the script, if that is to be reported."""
 
 
 class ScriptWatch:
@@ -197,22 +204,32 @@ class ScriptWatch:
 
     Attributes
     ----------
+    n_rows : int
+        Number of samples to train on.
     steps, steps_per_epoch : int
         Optimizer steps so far, and in an epoch as they were given.
     """
 
-    def __init__(self, script: Script, visits: Visits) -> None:
+    def __init__(self, script: Script, visits: Visits, n_rows: int) -> None:
         self._script = script
         self._visits = visits
-        self._is_followed = False
+        self.n_rows = n_rows
+        self._make_passes: Callable[[nn.Module], Looker | TrainerPasses] | None = None
         self.has_enough = False
         self.steps = 0
         self.steps_per_epoch = 0
 
+    @cached_property
+    def callback(self) -> ScriptCallback:
+        """Callback for transformers' Trainer: ``Trainer(…, callbacks=[watch.callback])``."""
+        from memowidgets.training.trainer_callback import ScriptCallback
+
+        return ScriptCallback(self)
+
     def follow(
         self,
-        module: nn.Module,
-        steps_per_epoch: int,
+        module: nn.Module | Model,
+        steps_per_epoch: int | None = None,
         forward: Callable[[Any, Any], Any] | None = None,
         layers: str | Sequence[str] = "auto",
         batch_size: int | None = None,
@@ -221,26 +238,45 @@ class ScriptWatch:
 
         Parameters
         ----------
-        module, steps_per_epoch, forward, layers, batch_size
-            As in `mw.watch`.
+        module : Module or Model
+            The module. For a Trainer of transformers a model of the package, such as
+            ``CausalLM.from_model(model, tokenizer)``, which says how samples are fed. The Trainer
+            then tells its module and its steps to `callback`.
+        steps_per_epoch, forward, layers, batch_size
+            As in `mw.watch`. A model of the package needs no more than `layers`.
 
         Raises
         ------
         ValueError, TypeError
             As in `mw.watch`, or if it was called before.
         """
-        if self._is_followed:
+        if self._make_passes is not None:
             raise ValueError("a call of fit trains one module: call watch.follow once")
+        data = self._script.data
+        if isinstance(module, Model):
+            from memowidgets.training.trainer_callback import adapter_passes
+
+            model = module
+            self._make_passes = lambda module: adapter_passes(
+                model, module, data, layers
+            )
+            return
         check_module(module)
         steps = "steps_per_epoch, the number of optimizer steps in an epoch,"
-        self.steps_per_epoch = whole_number(steps, steps_per_epoch, 1)
-        script = self._script
-        looker, _ = looker_of(
-            *(module, script.data, script.pairs, forward, layers, batch_size),
-            named=True,
-        )
-        self._is_followed = True
-        self._visits.begin(Followed(module, looker, script.data, self.steps_per_epoch))
+        pairs = self._script.pairs
+        given = data, pairs, forward, layers, batch_size
+        self._make_passes = lambda module: looker_of(module, *given, named=True)[0]
+        self.begin(module, whole_number(steps, steps_per_epoch, 1))
+
+    def begin(self, module: nn.Module, steps_per_epoch: int) -> None:
+        """Look at a module before its first step; `callback` calls this of a Trainer."""
+        if self.steps_per_epoch:  # follow had the module itself
+            return
+        if self._make_passes is None:
+            raise ValueError(_NOT_FOLLOWED)
+        passes = self._make_passes(unwrap(module))
+        self.steps_per_epoch = steps_per_epoch
+        self._visits.begin(Followed(module, passes, self._script.data, steps_per_epoch))
 
     def step(self) -> bool:
         """Count an optimizer step.
@@ -253,13 +289,13 @@ class ScriptWatch:
         """
         if self.has_enough:
             raise _EnoughError
-        if not self._is_followed:
-            raise ValueError(f"call {_CALLED} before the first watch.step()")
+        if not self.steps_per_epoch:
+            raise ValueError(_NOT_FOLLOWED)
         self.steps += 1
         self.has_enough = self._visits.at(self.steps)
         return self.has_enough
 
-    # what LightningCallback calls
+    # what callbacks of Trainers call
 
     def end(self) -> None:
         """Do nothing: the training ends where fit returns."""
@@ -277,7 +313,8 @@ class ScriptWatch:
         )
 
     def name_origin(self, origin: Origin) -> None:
-        """Do nothing: the training is the script's."""
+        """Keep who runs the loop, which the report states."""
+        self._visits.name_origin(origin)
 
     def count_draws(self, loader: Any) -> None:
         """Do nothing: the script trains on the rows that it is given."""
@@ -327,7 +364,7 @@ class Script:
         """
         import torch
 
-        watch = ScriptWatch(self, visits)
+        watch = ScriptWatch(self, visits, len(members))
         with RandomStates(seed).active():
             torch.manual_seed(seed)  # of GPUs too
             try:
@@ -388,7 +425,7 @@ class Script:
         return visits.precision
 
 
-class _ShadowVisits:
+class _ShadowVisits(Visits):
     """Passes over a shadow or reference model at the steps that are asked for, and no others."""
 
     def __init__(
@@ -530,7 +567,7 @@ def _trained(record: Record) -> str:
     return record.weights.partition("-")[0]
 
 
-class _RowsVisits:
+class _RowsVisits(Visits):
     """A look at the first checkpoint whose weights have moved, on other rows than the target's."""
 
     def __init__(self, known: Known, record: Record) -> None:
@@ -553,11 +590,8 @@ class _RowsVisits:
             )
         return True
 
-    def end(self, step: int) -> None:
-        """Do nothing: it ended before the checkpoint, so it does not train as the target."""
 
-
-class _TargetVisits:
+class _TargetVisits(Visits):
     """Checkpoints of the target, each with a pass over the members and the rest of the pool."""
 
     def __init__(
@@ -587,8 +621,7 @@ class _TargetVisits:
             self._check_known(known, seen)
         looker = seen.looker.over(seen.data.take(self._design.members))
         if self._held_out is not None and len(self._held_out):
-            aside = looker.over(self._held_out, capture=False, noun=HELD_OUT)
-            looker = replace(looker, held_out=aside)
+            looker = looker.beside(self._held_out)
         self._seen = seen
         self._plan = CheckpointPlan(seen.steps_per_epoch, self._plan.every)
         self._recorder = Recorder(self._run, looker, self._plan, stop=self._stop)
@@ -606,6 +639,10 @@ class _TargetVisits:
                 f"{known.steps_per_epoch} in what {self._run.path} has of it; take the change "
                 "back, or choose another path"
             )
+
+    def name_origin(self, origin: Origin) -> None:
+        """Keep who runs the loop with the next checkpoint."""
+        self._recorder.name_origin(origin)
 
     def at(self, step: int) -> bool:
         """Record the step if a checkpoint is due; return whether it is told where to look."""

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import TrainerCallback
 
-from memowidgets.checks import warn_user
+from memowidgets.checks import several, warn_user
 from memowidgets.data import Dataset
 from memowidgets.files import digest_of_arrays
-from memowidgets.models import CausalLM, SequenceClassifier
+from memowidgets.models import CausalLM, Model, SequenceClassifier
 from memowidgets.models.base import unwrap
 from memowidgets.models.device import used_precision, working_on
 from memowidgets.models.heads import plain
@@ -42,7 +42,7 @@ from memowidgets.training.checkpoint import (
     forward,
     read_records,
 )
-from memowidgets.training.config import restore_in_main_thread
+from memowidgets.training.config import Settings, restore_in_main_thread
 from memowidgets.training.draws import Draws
 from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.training.origin import origin_of_trainer
@@ -56,6 +56,8 @@ from memowidgets.training.trainer_rows import (
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from memowidgets.training.script import ScriptWatch
 
 
 class MemorizationCallback(TrainerCallback):
@@ -170,18 +172,9 @@ class MemorizationCallback(TrainerCallback):
         self._progress = Progress() if args.disable_tqdm else None
         passes = self._recorder.passes
         loader = kwargs.get("train_dataloader")
-        try:
-            batches = len(loader)  # type: ignore[arg-type]
-        except TypeError:  # streamed data
-            batches = math.ceil(
-                len(passes.members) / (args.train_batch_size * args.world_size)
-            )
-        course = (
-            max(1, math.ceil(batches / args.gradient_accumulation_steps)),
-            state.max_steps,
-        )
         model = unwrap(kwargs["model"])
-        self._recorder.follow(model, *course)
+        steps = _steps_per_epoch(args, loader, len(passes.members))
+        self._recorder.follow(model, steps, state.max_steps)
         if not state.is_world_process_zero:
             return
         with restore_in_main_thread(device_of(model)):
@@ -267,6 +260,67 @@ class MemorizationCallback(TrainerCallback):
         return True
 
 
+def _steps_per_epoch(args: Any, loader: Any, n_rows: int) -> int:
+    """Return the optimizer steps of a Trainer in an epoch; `n_rows` counts for streamed data."""
+    try:
+        batches = len(loader)
+    except TypeError:
+        batches = math.ceil(n_rows / (args.train_batch_size * args.world_size))
+    steps: int = math.ceil(batches / args.gradient_accumulation_steps)
+    return max(1, steps)
+
+
+class ScriptCallback(TrainerCallback):
+    """Callback that counts the optimizer steps of a Trainer for the script that runs it.
+
+    It is the ``watch.callback`` of `Audit.from_script`, where ``watch.follow`` was given the
+    audit's model that feeds samples to the Trainer's.
+
+    Parameters
+    ----------
+    watch : ScriptWatch
+        What the script was given.
+    """
+
+    def __init__(self, watch: ScriptWatch) -> None:
+        self._watch = watch
+
+    def on_train_begin(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,  # noqa: ARG002
+        **kwargs: Any,
+    ) -> None:
+        """Look at the model before its first step."""
+        if state.global_step:
+            self._watch.continue_at(state.global_step)
+        loader = kwargs.get("train_dataloader")
+        n_rows = self._watch.n_rows
+        self._watch.begin(kwargs["model"], _steps_per_epoch(args, loader, n_rows))
+        optimizer = kwargs.get("optimizer")
+        model = unwrap(kwargs["model"])
+        self._watch.name_origin(origin_of_trainer(args, model, optimizer, 0))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Count a step, and stop the Trainer where this model has given what was asked."""
+        if self._watch.step():
+            control.should_training_stop = True
+
+
+def adapter_passes(
+    model: Model, module: nn.Module, data: Dataset, layers: str | Sequence[str]
+) -> TrainerPasses:
+    """Return passes over samples as a model of the package feeds them to a module in training."""
+    model.check_data(data)
+    names = model.layer_names(module)
+    kept = names[-1:] if layers == "auto" else several("layers", layers)
+    recipe = Recipe(model, data, Settings(), str(device_of(module)))
+    passes = TrainerPasses(recipe, np.arange(len(data)), None, names, kept)
+    passes.check(module)
+    return passes
+
+
 class TrainerPasses(ModelPasses):
     """Passes as an audit's model makes them, over another module of its kind.
 
@@ -317,6 +371,17 @@ class TrainerPasses(ModelPasses):
         super().__init__(recipe, members, held_out)
         self.layer_names = tuple(name for name in layers if name in kept)
         self._layers = tuple(layers)
+
+    def over(self, data: Dataset, *, capture: bool = True) -> TrainerPasses:
+        """Return passes over other samples of the same kind, without or with layers."""
+        recipe = replace(self.recipe, data=data)
+        kept = self.layer_names if capture else ()
+        return TrainerPasses(recipe, np.arange(len(data)), None, self._layers, kept)
+
+    def beside(self, held_out: Dataset) -> TrainerPasses:
+        """Return these passes with others over held-out samples."""
+        parts = self._layers, self.layer_names
+        return TrainerPasses(self.recipe, self.members, held_out, *parts)
 
     def check(self, module: nn.Module) -> None:
         """Raise for a module that is not the audit's.

@@ -437,6 +437,77 @@ class Audit:
         places = members, held_out, seed, version, checkpoint_every, class_names, ids
         return cls.of(begun_script(fit, data, path, *places))
 
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        path: str | os.PathLike[str],
+        members: Members = "half",
+        held_out: HeldOut = 1 / 9,
+        seed: int = 0,
+        *,
+        ids: Sequence[str] | None = None,
+        version: str | None = None,
+    ) -> Self:
+        """Audit a classifier of scikit-learn's interface, refitted on rows.
+
+        Parameters
+        ----------
+        estimator : classifier
+            Classifier or pipeline with `fit`, and `decision_function` or `predict_proba`. It is
+            cloned for each model, and each ``random_state`` of it follows from `seed`.
+        X : array-like, sparse matrix, DataFrame or list of texts, of n samples
+            What it reads.
+        y : array-like of shape (n,)
+            Classes, integers from 0 or strings.
+        path, members, held_out, seed
+            As in `Audit`. `held_out` is a share, ids or a mask.
+        ids : sequence of str, optional
+            Unique names of the samples. Default: the index of a frame, or positions.
+        version : str, optional
+            Text that identifies what the settings of the estimator don't show.
+
+        Returns
+        -------
+        Audit
+            Its checkpoints are stages of boosting, epochs of ``partial_fit`` of an
+            `MLPClassifier` or an ``SGDClassifier(tol=None)``, or the end alone. Representations
+            are the last hidden units of an `MLPClassifier`, and the logits of others.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not such a classifier, or data and path are as in `from_script`.
+
+        Notes
+        -----
+        Logits are those of ``decision_function`` where it has a column for each class, else the
+        logarithms of ``predict_proba``: of half a vote of a forest's trees, or of the rounding of
+        float64, in place of 0. The extra ``torch`` must be installed.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> import memowidgets as mw
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = LogisticRegression(max_iter=1000)
+        >>> audit = mw.Audit.from_estimator(clf, X, y, path=tempfile.mkdtemp())
+        >>> audit.train()
+        >>> with ThreadPoolExecutor(1) as executor:  # without it, processes of this machine
+        ...     audit.run_shadows(16, executor)
+        >>> len(audit.log_lira()) == len(audit.members)
+        True
+        """
+        from memowidgets.audit.runs.scripts import begun_estimator
+
+        given = estimator, X, y, path, members, held_out, seed, version, ids
+        return cls.of(begun_estimator(*given))
+
     def __repr__(self) -> str:
         return repr(self.evidence)
 

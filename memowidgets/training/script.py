@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,10 @@ from memowidgets.data import Dataset
 from memowidgets.files import digest_of
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
-from memowidgets.models.base import unwrap
+from memowidgets.models.base import is_module, unwrap
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.answers import Answer, Answers
 from memowidgets.training.checkpoint import (
     FIRST,
     Forward,
@@ -36,6 +37,7 @@ from memowidgets.training.checkpoint import (
 )
 from memowidgets.training.config import CheckpointPlan, RandomStates, derived_seed
 from memowidgets.training.design import Design, ShadowDesign
+from memowidgets.training.estimator import EstimatorScript
 from memowidgets.training.learner import SAME, TARGET_STREAM, Visit
 from memowidgets.training.lookout import StopRule, read_told
 from memowidgets.training.origin import origin_of_script
@@ -145,7 +147,7 @@ class Followed:
     ----------
     module : Module
         The module.
-    looker : Looker or TrainerPasses
+    looker : Looker, TrainerPasses or Answers
         The passes.
     data : Dataset
         The samples.
@@ -154,7 +156,7 @@ class Followed:
     """
 
     module: nn.Module
-    looker: Looker | TrainerPasses
+    looker: Looker | TrainerPasses | Answers
     data: Dataset
     steps_per_epoch: int
 
@@ -214,7 +216,9 @@ class ScriptWatch:
         self._script = script
         self._visits = visits
         self.n_rows = n_rows
-        self._make_passes: Callable[[nn.Module], Looker | TrainerPasses] | None = None
+        self._make_passes: (
+            Callable[[nn.Module], Looker | TrainerPasses | Answers] | None
+        ) = None
         self.has_enough = False
         self.steps = 0
         self.steps_per_epoch = 0
@@ -228,7 +232,7 @@ class ScriptWatch:
 
     def follow(
         self,
-        module: nn.Module | Model,
+        module: nn.Module | Model | Answer,
         steps_per_epoch: int | None = None,
         forward: Callable[[Any, Any], Any] | None = None,
         layers: str | Sequence[str] = "auto",
@@ -238,10 +242,12 @@ class ScriptWatch:
 
         Parameters
         ----------
-        module : Module or Model
-            The module. For a Trainer of transformers a model of the package, such as
-            ``CausalLM.from_model(model, tokenizer)``, which says how samples are fed. The Trainer
-            then tells its module and its steps to `callback`.
+        module : Module, Model or callable
+            The module, or a function of positions, (n,), that returns what the model answers for
+            these samples now: logits of shape (n, n_classes), or a pair of these and of
+            representations of shape (n, values). For a Trainer of transformers a model of the
+            package, such as ``CausalLM.from_model(model, tokenizer)``, which says how samples are
+            fed. The Trainer then tells its module and its steps to `callback`.
         steps_per_epoch, forward, layers, batch_size
             As in `mw.watch`. A model of the package needs no more than `layers`.
 
@@ -261,12 +267,20 @@ class ScriptWatch:
                 model, module, data, layers
             )
             return
-        check_module(module)
         steps = "steps_per_epoch, the number of optimizer steps in an epoch,"
+        per_epoch = whole_number(steps, steps_per_epoch, 1)
+        if not is_module(module) and callable(module):
+            ids = data.ids.tolist()
+            places = dict(zip(ids, self._script.rows.tolist(), strict=True))
+            answers = Answers(module, places, data)
+            self._make_passes = lambda _: answers
+            self.begin(_shell(module), per_epoch)
+            return
+        check_module(module)
         pairs = self._script.pairs
         given = data, pairs, forward, layers, batch_size
         self._make_passes = lambda module: looker_of(module, *given, named=True)[0]
-        self.begin(module, whole_number(steps, steps_per_epoch, 1))
+        self.begin(cast("nn.Module", module), per_epoch)
 
     def begin(self, module: nn.Module, steps_per_epoch: int) -> None:
         """Look at a module before its first step; `callback` calls this of a Trainer."""
@@ -318,6 +332,16 @@ class ScriptWatch:
 
     def count_draws(self, loader: Any) -> None:
         """Do nothing: the script trains on the rows that it is given."""
+
+
+def _shell(answer: Answer) -> nn.Module:
+    """Return a module without weights that stands for a function."""
+    from torch import nn
+
+    name = getattr(answer, "__name__", type(answer).__name__)
+    kind: Any = type(name, (nn.Module,), {})
+    module: nn.Module = kind()
+    return module
 
 
 @dataclass(frozen=True)
@@ -550,7 +574,8 @@ class ScriptTraining:
             If other rows and the same seed lead to the same weights.
         """
         known = self.recipe.known
-        if known is None or known.uses_rows:
+        is_own = isinstance(self.recipe.fit, EstimatorScript)
+        if known is None or known.uses_rows or is_own:
             return
         records = read_records(self._run)
         moved = [one for one in records if _trained(one) != _trained(records[0])]

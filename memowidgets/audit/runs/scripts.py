@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 
 from memowidgets.audit.run import SCRIPT, Run
 from memowidgets.audit.runs import identity
@@ -23,7 +24,7 @@ from memowidgets.audit.runs.opening import (
     samples_of,
 )
 from memowidgets.checks import as_code, check_version, whole_number
-from memowidgets.data import Dataset
+from memowidgets.data import Dataset, TableDataset, TextDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.store import RunDirectory
 from memowidgets.training.config import CheckpointPlan
@@ -34,11 +35,14 @@ from memowidgets.training.design import (
     draw_design,
     follow_design,
 )
+from memowidgets.training.estimator import EstimatorScript
 from memowidgets.training.lookout import StopRule
 from memowidgets.training.script import Script
 from memowidgets.vocabulary import quoted
 
 _SCRIPT = "a script"
+_LABEL = "label"
+_CHECKPOINTS = 20  # of an estimator with stages
 
 
 def begun_script(
@@ -78,6 +82,53 @@ def begun_script(
     about = {"class": _SCRIPT, "settings": "", "version": version or ""}
     recorded = identity.describe_recorded(checkpoint_every, seed)
     return _settled(path, about, recorded, script, design, aside)
+
+
+def begun_estimator(
+    estimator: Any,
+    inputs: Any,
+    labels: Any,
+    path: str | os.PathLike[str],
+    members: Members,
+    held_out: HeldOut,
+    seed: int,
+    version: str | None,
+    ids: Sequence[str] | None,
+) -> Run:
+    """Begin the run that `Audit.from_estimator` describes, or go on with it."""
+    data = _samples_of(inputs, labels, ids)
+    classes = np.array(data.class_names)
+    given = np.asarray(labels)
+    own = given if given.dtype.kind in "iu" else classes[data.labels]
+    inputs = inputs if hasattr(inputs, "shape") else list(inputs)
+    script = EstimatorScript(estimator, inputs, own)
+    every = max(1, script.n_steps // _CHECKPOINTS)
+    said = f"{estimator!r} {version or ''}"
+    parts = members, held_out, seed, said, every, None, None
+    return begun_script(script, data, path, *parts)
+
+
+def _samples_of(inputs: Any, labels: Any, ids: Sequence[str] | None) -> Dataset:
+    """Return what an estimator reads as samples that can be shown."""
+    first = inputs[0] if isinstance(inputs, list | tuple) and inputs else None
+    texts: Any = inputs
+    if isinstance(first, str) or isinstance(inputs, pd.Series):
+        return TextDataset.from_texts(texts, labels, ids=ids)
+    if hasattr(inputs, "toarray"):  # sparse: known by its rows, and not shown
+        rows = [inputs[[i]].toarray()[0] for i in range(inputs.shape[0])]
+        pairs = list(zip(rows, np.asarray(labels).tolist(), strict=True))
+        return PairDataset.from_pairs(pairs, ids=ids)
+    frame = inputs
+    if not isinstance(inputs, pd.DataFrame):
+        table = np.asarray(inputs)
+        table = table.reshape(len(table), -1)
+        frame = pd.DataFrame(table, columns=[f"x{i}" for i in range(table.shape[1])])
+    if _LABEL in frame:
+        raise ValueError(f"the inputs have a column {_LABEL!r}; name it otherwise")
+    frame = frame.assign(**{_LABEL: np.asarray(labels)})
+    if ids is not None:
+        frame = frame.set_axis(list(ids), axis=0)
+    return TableDataset.from_frame(frame, label=_LABEL)
 
 
 def forked_script(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -113,6 +115,12 @@ MADE = {
     "notebook_cell": lambda _: None,  # no file
     "resumed": made_arrays,
 }
+WHOLE = {
+    "whole_loop": made_arrays,
+    "whole_lightning": made_arrays,
+    "whole_trainer": made_texts,
+    "whole_scikit_learn": made_table,
+}
 
 
 @pytest.fixture
@@ -122,7 +130,7 @@ def place(tmp_path, monkeypatch):
 
 
 def test_every_script_has_its_files():
-    assert {file.stem for file in SCRIPTS.glob("*.txt")} == set(MADE)
+    assert {file.stem for file in SCRIPTS.glob("*.txt")} == {*MADE, *WHOLE}
 
 
 SLOW = {"lightning_module"}  # to import Lightning takes five seconds
@@ -155,6 +163,23 @@ def test_a_script_of_25_lines_ends_in_an_audit_that_flags(place, name):
             audit.checkpoints["median_loss"].iloc[-1]
             < audit.checkpoints["median_loss"].iloc[0]
         )
+
+
+@pytest.mark.slow
+@pytest.mark.own_processes
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_script_is_audited_from_its_first_line_to_the_report(place, name):
+    """Workers know what a main script defines; those of the loop are processes."""
+    WHOLE[name](place)
+    command = [sys.executable, "-W", "ignore", str(SCRIPTS / f"{name}.txt")]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    audit = mw.Audit.open(next(Path("runs").iterdir()))
+    assert audit.n_shadows == 8
+    assert len(audit.log_lira()) == len(audit.members)
+    found = audit.evidence.references
+    assert len(found.indices) == 1
+    assert (place / "report.html").stat().st_size > 10_000
+    assert json.loads((place / "report.json").read_text(encoding="utf-8"))
 
 
 def test_the_resumed_loop_has_the_checkpoints_of_both_parts(place, monkeypatch):

@@ -389,8 +389,8 @@ class Script:
         import torch
 
         watch = ScriptWatch(self, visits, len(members))
-        with RandomStates(seed).active():
-            torch.manual_seed(seed)  # of GPUs too
+        with RandomStates(seed, torch.device(self.device)).active():
+            torch.manual_seed(seed)  # of other GPUs too
             try:
                 self.fit(self.rows[members], watch, seed)
             except _EnoughError:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import as_code
 
 if TYPE_CHECKING:
-    from memowidgets.training.answers import Rows
+    from memowidgets.training.function_passes import Rows
     from memowidgets.training.script import ScriptWatch
 
 _STAGES = ("staged_decision_function", "staged_predict_proba")

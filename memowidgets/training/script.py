@@ -25,7 +25,6 @@ from memowidgets.models import Model
 from memowidgets.models.base import is_module, unwrap
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.answers import Answer, Answers
 from memowidgets.training.checkpoint import (
     FIRST,
     Forward,
@@ -38,6 +37,7 @@ from memowidgets.training.checkpoint import (
 from memowidgets.training.config import CheckpointPlan, RandomStates, derived_seed
 from memowidgets.training.design import Design, ShadowDesign
 from memowidgets.training.estimator import EstimatorScript
+from memowidgets.training.function_passes import Answer, Answers
 from memowidgets.training.learner import SAME, TARGET_STREAM, Visit
 from memowidgets.training.lookout import StopRule, read_told
 from memowidgets.training.origin import origin_of_script

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
 from memowidgets.checks import to_numpy
 from memowidgets.data import Dataset
@@ -86,6 +85,8 @@ class Answers:
         FloatingPointError
             If a logit is not finite.
         """
+        from scipy.special import log_softmax  # a watched loop waits for no SciPy
+
         names = self.data.ids.tolist()
         unknown = [name for name in names if name not in self.places]
         if unknown:

@@ -509,19 +509,22 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
                 return
             was_outdated, before, star = self.outdated, self._timeline, self._star
             self._reread_choices()
-            grew = self._timeline != before and self._is_as_shown(before)
+            grew = self._timeline != before and self._has_still(before)
             self.outdated = was_outdated or not grew
             if self._star not in ("", star):
                 label = self._labels["checkpoint"][self._star]
                 self._say(f"The best time to predict is reached: {label}.")
 
-    def _is_as_shown(self, before: dict[str, Any]) -> bool:
-        """Whether the checkpoint on show is still of the weights that it was of."""
-        weights = [
-            [each["of"] for each in told["moments"] if each["value"] == self.checkpoint]
-            for told in (before, self._timeline)
-        ]
-        return weights[0] in ([], weights[1])
+    def _has_still(self, before: dict[str, Any]) -> bool:
+        """Whether the timeline has all that it had: the same weights, and no score is gone."""
+        now = {each["value"]: each for each in self._timeline["moments"]}
+        for earlier in before["moments"]:
+            later = now.get(earlier["value"])
+            if later is None or later["of"] != earlier["of"]:
+                return False
+            if earlier["computed"] > later["computed"]:
+                return False
+        return True
 
     def _newest_revision(self) -> Any:
         try:

@@ -121,6 +121,7 @@ import memowidgets as mw
 audit = another = mw.open_recorded('mmlu-field-smollm2')
 memorized = audit.log_lira() >= 4
 scores = audit.score('psmi')
+audit.decision_log.decide(audit.flagged().index.tolist(), 'keep')
 """
 
 
@@ -130,7 +131,11 @@ def test_the_fragments_of_the_page_on_reports_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     for text in [BEFORE, *blocks(ROOT / "docs" / "report.md", "python")]:
-        exec(text, names)
+        if "sign_off" not in text:
+            exec(text, names)
+            continue
+        with pytest.raises(AssertionError, match="memorised by this model"):
+            exec(text, names)  # all was looked at, and nobody has signed
 
 
 def resolved(node):

@@ -13,7 +13,7 @@ import memowidgets as mw
 from memowidgets.models.base import Bases
 from memowidgets.models.tokens import tokenizer_of_words, word_tokenizer
 from memowidgets.progress import Progress
-from memowidgets.training import worker
+from memowidgets.training import learner, worker
 from tests.models import test_causal_lm as causal
 from tests.models import test_sequence_classifier as classifiers
 from tests.models.small import llama_folder, saved
@@ -135,7 +135,7 @@ def test_a_worker_loads_the_base_once_and_frees_it_at_the_end(tmp_path, monkeypa
         made.append(Counted())
         return made[-1]
 
-    monkeypatch.setattr(worker, "Bases", noted)
+    monkeypatch.setattr(learner, "Bases", noted)
     settings = mw.TrainingConfig(epochs=1, checkpoint_every=1, batch_size=8)
     model = questioned(causal_of("llama"), UPPER)
     data, path = causal.questions(), tmp_path / "run"

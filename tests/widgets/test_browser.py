@@ -504,7 +504,7 @@ def test_all_that_is_said_of_a_sample_stands_above_the_buttons(
     assert page.evaluate(ABOVE_THE_BUTTONS) == []
     assert page.locator(".mw-answer-list li").count() == lines
     named = page.locator(".mw-named")
-    assert set(named.evaluate_all(LINE_HEIGHTS)) == {19}
+    assert set(named.evaluate_all(LINE_HEIGHTS)) == {20}
     for shown in named.locator("bdi").all():
         assert shown.text_content() == shown.get_attribute("title")
 

@@ -16,7 +16,7 @@ source.done |= {("psmi", "last", f"epoch-{i}") for i in (1, 4)}
 dashboard = Dashboard(source)
 dashboard
 """
-PLAY = ".mw-play"
+PLAY = ".mw-plays"
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ export class Timeline {
     this.root = html("section", { class: "mw-timeline", "aria-label": "Time" });
     bar.row.after(this.root); // what the bar says below it moves no tick
     /** For a hand; a keyboard has Space. */
-    this.play = html("span", { class: "mw-play", "aria-hidden": "true" });
+    this.play = html("span", { class: "mw-plays", "aria-hidden": "true" });
     this.picture = svg("svg", { "aria-hidden": "true" });
     this.slider = html("div", {
       class: "mw-times",

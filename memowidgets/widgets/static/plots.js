@@ -1,6 +1,6 @@
 /** The two plots of the τ explorer: drawn when their data change, moved when τ does. */
 
-import { setAttributes, svg } from "./dom.js";
+import { fitName, setAttributes, svg } from "./dom.js";
 import {
   axisTicks,
   countsPerBin,
@@ -88,19 +88,17 @@ export class HistogramPlot {
       known ? frame.height / 2 - 14 : frame.height - 16,
       known ? 1 : -1,
     );
+    const along = svg("text", {
+      x: (frame.left + frame.right) / 2,
+      y: frame.bottom + 33,
+      class: "mw-axis-title",
+    });
     this.lines.replaceChildren(
       ...this.scoreTicks(),
       svg("line", { x1: frame.left, x2: frame.right, y1: line, y2: line }),
-      svg(
-        "text",
-        {
-          x: (frame.left + frame.right) / 2,
-          y: frame.bottom + 33,
-          class: "mw-axis-title",
-        },
-        `${title} (low = at risk)`,
-      ),
+      along,
     );
+    fitName(along, (name) => `${name} (low = at risk)`, title, frame.width);
     const alike = known && this.others.dots && this.memorized.dots;
     const name = (/** @type {number} */ y, /** @type {string} */ text, kind = "") =>
       svg("text", { class: `mw-side-text ${kind}`, x: frame.left + 4, y }, text);

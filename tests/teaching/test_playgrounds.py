@@ -48,7 +48,7 @@ def test_without_a_page_there_are_the_settings_and_after_close_nothing(kind):
     assert data["text/plain"] == repr(playground)
     state = playground.get_state()
     files = len(state.pop("_esm")) + len(state.pop("_css"))
-    assert files < 92_000  # the largest has the maths of PSMI, of LiRA and of a network
+    assert files < 90_000  # the largest has the maths of PSMI, of LiRA and of a network
     size = sum(len(v) if isinstance(v, bytes) else len(repr(v)) for v in state.values())
     assert size < 300_000  # and so a saved notebook stays small
     json.dumps({k: v for k, v in state.items() if k not in {"_cloud", "_first"}})

@@ -94,7 +94,7 @@ def test_the_first_example_of_the_page_on_language_models_runs(tmp_path, monkeyp
     exec(example.replace("Qwen/Qwen2.5-0.5B-Instruct", "llama"), names)
     audit = names["audit"]
     assert audit.checkpoints["drop"].iloc[-1] > 0
-    assert len(audit.flagged()) >= 0
+    assert np.isfinite(audit.score("psmi")).all()
     assert Path("questions.html").stat().st_size > 0
     assert audit.checkpoints["epoch"].iloc[-1] == 3
     assert any(map(is_packed, names["model"].parameters()))

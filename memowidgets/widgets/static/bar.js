@@ -1,10 +1,11 @@
 /** The bar of the dashboard: what is audited, pickers, and the work with its Cancel. */
 
-import { html, listeners, root, throttle, write } from "./dom.js";
+import { html, listeners, root, write } from "./dom.js";
 import { GONE, onLack, tell, whyLate, whyUnheard } from "./kernel.js";
 import { durationText } from "./numbers.js";
 import { Share } from "./share.js";
 import { LAST, NO_LAYER } from "./words.js";
+import { throttle } from "./pace.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Picked} Choice */

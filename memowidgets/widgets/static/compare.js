@@ -3,7 +3,6 @@
 import { PICKS } from "./bar.js";
 import {
   bytesOf,
-  fitName,
   html,
   listeners,
   onTheme,
@@ -16,7 +15,7 @@ import {
 import { setLayer } from "./layers.js";
 import { countsAt, makeScores } from "./maths.js";
 import { estimateText, whole } from "./numbers.js";
-import { RocPlot } from "./plots.js";
+import { fitName, RocPlot } from "./plots.js";
 import { unpackBits } from "./wire.js";
 import { NO_OTHERS, TIED } from "./words.js";
 

@@ -74,23 +74,6 @@ export function write(element, text) {
 }
 
 /**
- * Writes words about a name into a plot, and cuts the name where they are too long.
- * @param {SVGTextElement} element
- * @param {(name: string) => string} words
- * @param {string} name
- * @param {number} most  width in pixels
- */
-export function fitName(element, words, name, most) {
-  write(element, words(name));
-  let kept = [...name];
-  while (kept.length > 1 && element.getComputedTextLength() > most) {
-    kept = kept.slice(0, Math.floor(0.9 * kept.length));
-    const cut = kept.join("").trimEnd();
-    write(element, words(`${cut}…`));
-  }
-}
-
-/**
  * Returns the bytes of a synced trait or message in a new buffer, whatever form the host gives
  * them.
  * @param {import("./messages.js").Bytes} data
@@ -100,79 +83,6 @@ export function bytesOf(data) {
   if (data instanceof ArrayBuffer) return data.slice(0);
   const start = data.byteOffset;
   return /** @type {ArrayBuffer} */ (data.buffer.slice(start, start + data.byteLength));
-}
-
-const LOST = 8000; // milliseconds, after which an answer is not waited for
-
-/**
- * A question to the kernel that changes with what is shown. One is on its way at a time: what was
- * passed over meanwhile is never asked.
- */
-export class Question {
-  /**
-   * @param {string} name  of the view
-   * @param {(request: string) => boolean} send  asks what is to be known now; whether there is a kernel to hear it
-   */
-  constructor(name, send) {
-    this.name = name;
-    this.send = send;
-    this.request = "";
-    this.asked = 0;
-    this.since = -Infinity;
-    this.again = false;
-  }
-
-  /** Asks once for all changes of this moment. */
-  ask() {
-    this.again = true;
-    queueMicrotask(() => this.next());
-  }
-
-  next() {
-    if (!this.again || performance.now() - this.since < LOST) return;
-    this.again = false;
-    this.request = `${this.name}-${++this.asked}`;
-    this.since = performance.now();
-    if (!this.send(this.request)) this.since = -Infinity;
-  }
-
-  /** Asks although an answer is still to come: there was nobody to give it. */
-  askAnew() {
-    this.since = -Infinity;
-    this.ask();
-  }
-
-  answered() {
-    this.since = -Infinity;
-    this.next();
-  }
-}
-
-/**
- * Runs `action` at most once every `wait` milliseconds, and once more after the last call.
- * @param {() => void} action
- * @param {number} wait
- */
-export function throttle(action, wait) {
-  /** @type {ReturnType<typeof setTimeout> | null} */
-  let timer = null;
-  let last = -Infinity;
-  const fire = () => {
-    timer = null;
-    last = performance.now();
-    action();
-  };
-  const run = () => {
-    if (timer !== null) return;
-    const rest = wait - (performance.now() - last);
-    if (rest <= 0) fire();
-    else timer = setTimeout(fire, rest);
-  };
-  run.cancel = () => {
-    if (timer !== null) clearTimeout(timer);
-    timer = null;
-  };
-  return run;
 }
 
 /**

@@ -20,7 +20,6 @@ import {
   root,
   segments,
   setAttributes,
-  throttle,
   write,
 } from "./dom.js";
 import { setLayer } from "./layers.js";
@@ -42,6 +41,7 @@ import { HistogramPlot, RocPlot } from "./plots.js";
 import { Steps } from "./steps.js";
 import { asSentence, floats, NOTHING, unpack, unpackTruth } from "./wire.js";
 import { NO_ROC } from "./words.js";
+import { throttle } from "./pace.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */

@@ -10,7 +10,6 @@ import {
   hideStandIn,
   html,
   listeners,
-  Question,
   root,
   setAttributes,
   svg,
@@ -22,6 +21,7 @@ import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 import { pictures } from "./pixels.js";
 import { SELDOM, TABS } from "./words.js";
+import { Question } from "./pace.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Item} Item */

@@ -1,6 +1,6 @@
 /** The two plots of the τ explorer: drawn when their data change, moved when τ does. */
 
-import { fitName, setAttributes, svg } from "./dom.js";
+import { setAttributes, svg, write } from "./dom.js";
 import {
   axisTicks,
   countsPerBin,
@@ -486,4 +486,21 @@ function chanceRates(log) {
     const rate = log ? 10 ** ((i - 40) / 8) : i / 40;
     return { fpr: rate, tpr: rate };
   });
+}
+
+/**
+ * Writes words about a name into a plot, and cuts the name where they are too long.
+ * @param {SVGTextElement} element
+ * @param {(name: string) => string} words
+ * @param {string} name
+ * @param {number} most  width in pixels
+ */
+export function fitName(element, words, name, most) {
+  write(element, words(name));
+  let kept = [...name];
+  while (kept.length > 1 && element.getComputedTextLength() > most) {
+    kept = kept.slice(0, Math.floor(0.9 * kept.length));
+    const cut = kept.join("").trimEnd();
+    write(element, words(`${cut}…`));
+  }
 }

@@ -6,6 +6,7 @@ import { load } from "./load.mjs";
 
 const pixels = await load("pixels");
 const dom = await load("dom");
+const pace = await load("pace");
 
 /** The pixels of an image of one row. */
 function rgbaOf(bytes, image) {
@@ -30,7 +31,7 @@ test("grey and colour become four channels", () => {
 
 test("what is asked meanwhile is asked once, when the answer is there", async () => {
   const sent = [];
-  const question = new dom.Question("view", (request) => sent.push(request) > 0);
+  const question = new pace.Question("view", (request) => sent.push(request) > 0);
   const moment = () => new Promise((done) => setTimeout(done));
   question.ask();
   question.ask();
@@ -46,7 +47,7 @@ test("what is asked meanwhile is asked once, when the answer is there", async ()
 
 test("a throttled action runs at once, then once more for all calls in between", async () => {
   let runs = 0;
-  const action = dom.throttle(() => (runs += 1), 20);
+  const action = pace.throttle(() => (runs += 1), 20);
   for (let i = 0; i < 10; i++) action();
   assert.equal(runs, 1);
   await new Promise((done) => setTimeout(done, 60));

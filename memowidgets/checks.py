@@ -270,19 +270,19 @@ def to_numpy(array: Any, what: str = "a tensor") -> NDArray[Any]:
     if is_tensor(array):
         tensor = strided(array, what)
         torch = sys.modules["torch"]
-        known = (torch.float16, torch.float32, torch.float64)
-        if tensor.is_floating_point() and tensor.dtype not in known:
+        of_numpy = (torch.float16, torch.float32, torch.float64)
+        if tensor.is_floating_point() and tensor.dtype not in of_numpy:
             tensor = tensor.float()
-        found = np.asarray(tensor.cpu().numpy())
+        result = np.asarray(tensor.cpu().numpy())
     else:
         check_unmasked(array)
-        found = np.asarray(array)
+        result = np.asarray(array)
     # such as Float64 and double[pyarrow] of pandas
-    if found.dtype.kind == "O" and hasattr(array, "to_numpy"):
+    if result.dtype.kind == "O" and hasattr(array, "to_numpy"):
         # the last is raised by an index with several levels
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
-            found = array.to_numpy(dtype=np.float64, na_value=np.nan)
-    return _native(found)
+            result = array.to_numpy(dtype=np.float64, na_value=np.nan)
+    return _native(result)
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
@@ -310,18 +310,18 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
     TypeError: scores must be real numbers, not values of type <U1
     """
     try:
-        found = to_numpy(values, what)
+        array = to_numpy(values, what)
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
         raise ValueError(f"{what} must have rows of one length") from error
-    kind = found.dtype
+    kind = array.dtype
     if kind.kind == "O":
         with contextlib.suppress(TypeError, ValueError):
-            found = found.astype(np.float64)
-    if found.dtype.kind not in "biuf":
+            array = array.astype(np.float64)
+    if array.dtype.kind not in "biuf":
         raise TypeError(f"{what} must be real numbers, not values of type {kind}")
-    return found
+    return array
 
 
 def check_finite(
@@ -417,8 +417,8 @@ def index_of(given: Any) -> Any:
     pandas = sys.modules.get("pandas")
     if pandas is None:
         return None
-    found = given if isinstance(given, pandas.Index) else getattr(given, "index", None)
-    return found if isinstance(found, pandas.Index) else None
+    index = given if isinstance(given, pandas.Index) else getattr(given, "index", None)
+    return index if isinstance(index, pandas.Index) else None
 
 
 def check_same_order(**given: Any) -> None:
@@ -438,10 +438,10 @@ def check_same_order(**given: Any) -> None:
     are_values = ids is not index_of(ids) and hasattr(ids, "__len__")
     named = {"the values of ids": ids if are_values else None}
     named |= {name: index_of(one) for name, one in given.items()}
-    known = [(name, index) for name, index in named.items() if index is not None]
+    indexes = [(name, index) for name, index in named.items() if index is not None]
     # the first of two is the one that has no .loc
-    known.sort(key=lambda pair: hasattr(given.get(pair[0]), "loc"))
-    for (first, ours), (name, theirs) in combinations(known, 2):
+    indexes.sort(key=lambda pair: hasattr(given.get(pair[0]), "loc"))
+    for (first, ours), (name, theirs) in combinations(indexes, 2):
         have_equals = hasattr(ours, "equals") and hasattr(theirs, "equals")
         if len(ours) != len(theirs) or (have_equals and ours.equals(theirs)):
             continue
@@ -453,20 +453,20 @@ def check_same_order(**given: Any) -> None:
             continue
         has_loc = hasattr(given[name], "loc")
         turned = ".T" if name.endswith(".T") else ""  # back, as it was passed
-        kept = f"{name}.to_numpy(){turned}" if has_loc else "arrays"
+        unnamed = f"{name}.to_numpy(){turned}" if has_loc else "arrays"
         if sorted(some) == sorted(others):
             own = "ids" if renames else first
             if not renames and given[first] is not ours:
                 own = f"{first}.index"
             sorted_rows = f"{name}.loc[{own}]{turned}, or " if has_loc else ""
             raise ValueError(
-                f"{name} has the rows of {first} in another order: pass {sorted_rows}{kept} if "
+                f"{name} has the rows of {first} in another order: pass {sorted_rows}{unnamed} if "
                 "they belong together"
             )
         if not renames and not is_default:
             raise ValueError(
                 f"{name} has other rows than {first}, such as {quoted(others[0])} for "
-                f"{quoted(some[0])}: pass {kept} if they belong together"
+                f"{quoted(some[0])}: pass {unnamed} if they belong together"
             )
 
 
@@ -527,19 +527,19 @@ def numbered_labels(
     array = plain_labels(labels, where)
     if array.dtype.kind != "U":
         return array, class_names
-    known = array.tolist()
-    if class_names is None and len(set(known)) == len(known) > _FEW:
+    texts = array.tolist()
+    if class_names is None and len(set(texts)) == len(texts) > _FEW:
         raise ValueError(
-            f"each of the {len(known)} labels is a different string, so they are not classes; pass "
+            f"each of the {len(texts)} labels is a different string, so they are not classes; pass "
             "another column, or class_names"
         )
     names = (
-        tuple(sorted(set(known)))
+        tuple(sorted(set(texts)))
         if class_names is None
         else tuple(map(str, class_names))
     )
     position = {name: number for number, name in enumerate(names)}
-    for row, label in enumerate(known):
+    for row, label in enumerate(texts):
         if label not in position:
             shown = (
                 quoted(label)
@@ -550,7 +550,7 @@ def numbered_labels(
                 f"the label in {where(row)} is {shown}, which is not one of the {len(names)} "
                 "class_names; correct it, or add it to class_names"
             )
-    return np.array([position[label] for label in known], dtype=np.int64), names
+    return np.array([position[label] for label in texts], dtype=np.int64), names
 
 
 def plain_labels(

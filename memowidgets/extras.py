@@ -80,11 +80,11 @@ def installed(packages: Iterable[str]) -> dict[str, str]:
         metadata,
     )
 
-    found = {}
+    versions = {}
     for name in packages:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 class _MissingExtras:

@@ -119,7 +119,7 @@ def checked_path(path: object) -> Path:
         )
     try:
         longest = max((len(os.fsencode(part)) for part in Path(text).parts), default=0)
-        found = Path(text).expanduser()
+        result = Path(text).expanduser()
     # a lone surrogate; the home of an unknown user
     except (
         UnicodeEncodeError,
@@ -131,7 +131,7 @@ def checked_path(path: object) -> Path:
             f"{text[:40]!a}… cannot be a path: a name of it has {longest} bytes, and at most "
             f"{_LONGEST_NAME} are possible; choose a shorter one"
         )
-    return found
+    return result
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -213,12 +213,12 @@ def digest_of(*parts: str | bytes | memoryview) -> str:
     >>> digest_of("a", b"b") == digest_of("ab")
     True
     """
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for part in parts:
-        found.update(
+        hasher.update(
             part.encode(errors="surrogatepass") if isinstance(part, str) else part
         )
-    return found.hexdigest()[:16]
+    return hasher.hexdigest()[:16]
 
 
 def digest(content: Any) -> str:

@@ -137,8 +137,8 @@ def check_pinned(source: str | Path, revision: str | None) -> None:
 
 def _check_parts(folder: Path, patterns: Sequence[str]) -> None:
     """Raise if there are some, but not all, of the files that a table was saved in."""
-    found = [file for pattern in patterns for file in folder.glob(pattern)]
-    parts = [match for file in found if (match := _PART.fullmatch(str(file)))]
+    files = [file for pattern in patterns for file in folder.glob(pattern)]
+    parts = [match for file in files if (match := _PART.fullmatch(str(file)))]
     for start, count, end in {part.groups() for part in parts}:
         there = sum(part.groups() == (start, count, end) for part in parts)
         if there < int(count):

@@ -185,8 +185,8 @@ def memorised(n: float, expected: float | None) -> str:
     >>> memorised(29, 22.3), memorised(29, None), memorised(0, 0.0)
     ('29 memorised, about 22 of them truly', '29 memorised', '0 memorised')
     """
-    known = "" if expected is None or not n else f", {truly(expected)}"
-    return f"{n:.4g} memorised{known}" if n < 1000 else f"{whole(n)} memorised{known}"
+    rest = "" if expected is None or not n else f", {truly(expected)}"
+    return f"{n:.4g} memorised{rest}" if n < 1000 else f"{whole(n)} memorised{rest}"
 
 
 def size_in_words(n: float) -> str:

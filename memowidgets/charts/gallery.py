@@ -111,9 +111,9 @@ class Figures(Mapping[str, Any]):
 
     def _picture(self, name: str) -> str:
         chart = self._charts[name]
-        drawn = io.StringIO()
-        chart.save(drawn, format="svg")  # in this process, by vl-convert
-        picture = base64.b64encode(drawn.getvalue().encode()).decode()
+        text = io.StringIO()
+        chart.save(text, format="svg")  # in this process, by vl-convert
+        picture = base64.b64encode(text.getvalue().encode()).decode()
         words = html.escape(str(chart.description))
         notes = "".join(f"<br>{html.escape(note)}" for note in self.notes.get(name, ()))
         return (
@@ -124,5 +124,5 @@ class Figures(Mapping[str, Any]):
 
 
 def _table(name: str, table: pd.DataFrame) -> str:
-    shown = table.to_html(float_format=lambda value: f"{value:.4g}", na_rep="")
-    return f"<p><b>{html.escape(name)}</b></p>{shown}"
+    text = table.to_html(float_format=lambda value: f"{value:.4g}", na_rep="")
+    return f"<p><b>{html.escape(name)}</b></p>{text}"

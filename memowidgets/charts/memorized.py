@@ -115,7 +115,7 @@ def _histogram(name: str, bins: pd.DataFrame, eta: float) -> alt.LayerChart:
     kinds = alt.Scale(domain=list(_KINDS), range=[MEMORIZED, OTHER])
     legend = alt.Legend(title=None, orient="bottom")
     bars = alt.Chart(bins.assign(zero=0)).mark_rect()
-    drawn = bars.encode(
+    chart = bars.encode(
         x=alt.X(
             "left:Q", title="log-LiRA, nats", scale=alt.Scale(zero=False, nice=False)
         ),
@@ -125,7 +125,7 @@ def _histogram(name: str, bins: pd.DataFrame, eta: float) -> alt.LayerChart:
         color=alt.Color("kind:N", scale=kinds, legend=legend),
     )
     return alt.LayerChart(
-        layer=[drawn, rule_at("x", "left", eta)],
+        layer=[chart, rule_at("x", "left", eta)],
         width=180,
         height=120,
         title=alt.Title(
@@ -178,7 +178,7 @@ def memorization_scatter(
         legend=alt.Legend(format="d", tickCount=4),
     )
     cells = alt.Chart(_count_cells(values, x, y)).mark_rect()
-    drawn = cells.encode(
+    chart = cells.encode(
         x=alt.X("x:Q", title=spoken(x)),
         x2="x2:Q",
         y=alt.Y("y:Q", title=spoken(y), scale=alt.Scale(zero=False)),
@@ -186,8 +186,8 @@ def memorization_scatter(
         color=color,
     )
     title = "" if spearman is None else _rho(spearman, x, y, len(values))
-    said = f"{spoken(y)} against {spoken(x)} of {len(values)} samples."
-    return layer([drawn], said, width=340, height=260, title=title)
+    description = f"{spoken(y)} against {spoken(x)} of {len(values)} samples."
+    return layer([chart], description, width=340, height=260, title=title)
 
 
 def _count_cells(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -208,19 +208,19 @@ def _count_cells(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
     """Return a line with Spearman's ρ of a pair."""
     require(spearman, "the table of correlations", ["a", "b", "low", "high"])
-    found = spearman[
+    pair = spearman[
         [{a, b} == {x, y} for a, b in zip(spearman["a"], spearman["b"], strict=True)]
     ]
     require(
-        found,
+        pair,
         f"the table of correlations, for {x} and {y},",
         [],
         ["rho", "low", "high", "n"],
     )
-    row = found.iloc[0]
+    row = pair.iloc[0]
     of_all = f" of {n}" if row["n"] != n else ""
-    shown = estimate(row["rho"], (row["low"], row["high"]))
-    return f"Spearman's ρ {shown}, {row['n']:.0f}{of_all} samples"
+    value = estimate(row["rho"], (row["low"], row["high"]))
+    return f"Spearman's ρ {value}, {row['n']:.0f}{of_all} samples"
 
 
 def memorized_per_model(counts: Mapping[str, pd.DataFrame]) -> alt.LayerChart:
@@ -257,23 +257,23 @@ def memorized_per_model(counts: Mapping[str, pd.DataFrame]) -> alt.LayerChart:
     if not tables:
         raise ValueError("counts has no rows: give a table of memorized_per_model()")
     table = pd.concat(tables, ignore_index=True)
-    said = {
+    labels = {
         name: f"{name}: {_few(of['truly'].mean())} ({_few(of['truly'].min())} to "
         f"{_few(of['truly'].max())}, {len(of)} models), {of['memorized'].mean():.0f} counted"
         for name, of in table.groupby("of", sort=False)
     }
     y = alt.Y(
-        "of:N", title=None, sort=list(said.values()), axis=alt.Axis(labelLimit=320)
+        "of:N", title=None, sort=list(labels.values()), axis=alt.Axis(labelLimit=320)
     )
     x = alt.X(
         "truly:Q",
         title="samples that a model truly memorises (expected)",
         scale=alt.Scale(zero=True),
     )
-    base = alt.Chart(table.assign(of=table["of"].map(said))).encode(y=y)
+    base = alt.Chart(table.assign(of=table["of"].map(labels))).encode(y=y)
     dots = base.mark_point(filled=True, opacity=0.5, size=60, color=MEMORIZED)
     means = base.mark_tick(thickness=3, size=26, color=TEXT).encode(x="mean(truly):Q")
-    description = f"Samples truly memorised per model. {'; '.join(said.values())}."
+    description = f"Samples truly memorised per model. {'; '.join(labels.values())}."
     return layer([dots.encode(x=x), means], description, width=400, height=150)
 
 
@@ -309,7 +309,7 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
     """
     columns = [f"{value}_low", value, f"{value}_high"]
     require(table, "the table", columns, ["n_shadows"])
-    known = require(
+    rows = require(
         table.dropna(subset=columns), f"the table, where {value} is known,", [], columns
     )
     name = spoken(value)
@@ -319,7 +319,7 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
     up = alt.Y(f"{columns[0]}:Q", title=spoken(value), scale=alt.Scale(zero=False))
     look = encode_names("number", [name], {name: name}, marks=("color", "shape"))
     layers = band(
-        known.assign(number=name), across, columns, up, look["color"], look["shape"]
+        rows.assign(number=name), across, columns, up, look["color"], look["shape"]
     )
-    said = f"{name} from up to {known['n_shadows'].max()} shadow models."
-    return layer(layers, said, width=400, height=230)
+    description = f"{name} from up to {rows['n_shadows'].max()} shadow models."
+    return layer(layers, description, width=400, height=230)

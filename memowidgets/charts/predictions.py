@@ -63,9 +63,11 @@ def roc_table(evaluations: Mapping[str, Evaluation], **more: Any) -> pd.DataFram
     if not evaluations:
         raise ValueError("there is no evaluation to draw")
     curves = []
-    for name, found in evaluations.items():
-        low, high = found.auc_interval
-        curve = found.roc.assign(auc=found.auc, auc_low=low, auc_high=high, **more)
+    for name, evaluation in evaluations.items():
+        low, high = evaluation.auc_interval
+        curve = evaluation.roc.assign(
+            auc=evaluation.auc, auc_low=low, auc_high=high, **more
+        )
         curve.insert(0, "score", name)
         curves.append(curve)
     return pd.concat(curves, ignore_index=True)
@@ -112,7 +114,7 @@ def roc_curves(
     }
     curves = curves.assign(label=curves["score"].map(labels))
     points = _at(curves, tau, marked, ["score"])
-    said = [
+    subtitles = [
         f"{spoken(name)} {at(tau or 0.0)}: TPR {percent(tpr)}, FPR {percent(fpr)}"
         for name, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
     ]
@@ -122,7 +124,7 @@ def roc_curves(
         f"TPR against FPR: AUC {'; '.join(labels.values())}.",
         width=300,
         height=300,
-        title=said,
+        title=subtitles,
     )
 
 
@@ -228,8 +230,8 @@ def _at(
         return curves[:0]
     if np.isnan(tau):
         raise ValueError("tau is NaN; it must be a number, or None for no mark")
-    wanted = curves if marked is None else curves[curves["score"] == marked]
-    return wanted[wanted["tau"] <= tau].groupby(by, sort=False).last().reset_index()
+    rows = curves if marked is None else curves[curves["score"] == marked]
+    return rows[rows["tau"] <= tau].groupby(by, sort=False).last().reset_index()
 
 
 def _areas(rows: pd.DataFrame, color: Any) -> alt.Chart:
@@ -238,8 +240,8 @@ def _areas(rows: pd.DataFrame, color: Any) -> alt.Chart:
     areas["text"] = [f"{row.label} {row.auc:.2f}" for row in areas.itertuples()]
     areas["tpr"] = -0.24 - 0.062 * np.arange(len(areas))
     base = alt.Chart(areas).mark_text(align="left", fontWeight="bold", fontSize=10)
-    drawn: alt.Chart = base.encode(**_axes(), text="text:N", color=color)
-    return drawn
+    texts: alt.Chart = base.encode(**_axes(), text="text:N", color=color)
+    return texts
 
 
 def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
@@ -286,10 +288,10 @@ def auc_by_setting(table: pd.DataFrame) -> alt.LayerChart:
     )
     n = rows["setting"].nunique()
     n_scores = rows["score"].nunique()
-    said = f"AUC of {n_scores} scores in {n} settings."
+    description = f"AUC of {n_scores} scores in {n} settings."
     height = (16 * n_scores + 12) * n
     layers = [rule_at("x", "auc", 0.5, (2, 3)), bars, points]
-    return layer(layers, said, width=360, height=height)
+    return layer(layers, description, width=360, height=height)
 
 
 def auc_by_layer(table: pd.DataFrame) -> alt.LayerChart:
@@ -324,9 +326,9 @@ def auc_by_layer(table: pd.DataFrame) -> alt.LayerChart:
     layers = [str(layer) for layer in dict.fromkeys(rows["layer"])]
     axis = alt.Axis(labelAngle=0, labelOverlap="greedy")
     across = alt.X("layer:O", title="layer", sort=layers, axis=axis)
-    said = f"AUC of {rows['metric'].nunique()} scores at {len(layers)} layers."
+    description = f"AUC of {rows['metric'].nunique()} scores at {len(layers)} layers."
     bands = auc_bands(rows.assign(layer=rows["layer"].astype(str)), across)
-    return layer(bands, said, width=360, height=220)
+    return layer(bands, description, width=360, height=220)
 
 
 def auc_by_eta(
@@ -372,8 +374,8 @@ def auc_by_eta(
     title = ""
     if canaries is not None:
         require(canaries, "the table of canaries", ["metric"], ["auc"])
-        known = canaries[canaries["metric"].isin(rows["metric"])]
-        lines = alt.Chart(known[["auc"]].assign(score=known["metric"].map(spoken)))
+        some = canaries[canaries["metric"].isin(rows["metric"])]
+        lines = alt.Chart(some[["auc"]].assign(score=some["metric"].map(spoken)))
         dashed = lines.mark_rule(strokeDash=[7, 4], strokeWidth=1.6)
         layers.append(dashed.encode(y="auc:Q", color="score:N"))
         title = "dashed: canaries"

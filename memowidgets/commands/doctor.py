@@ -117,14 +117,14 @@ def _requirements() -> Iterator[tuple[Requirement, str | None]]:
     yield from (
         (requirement, None) for requirement in needed if requirement.marker is None
     )
-    known = set[str]()  # an extra that contains another one needs the same
+    extras = set[str]()  # an extra that contains another one needs the same
     for extra in PURPOSES:
         for requirement in needed:
             added = requirement.marker is not None and requirement.marker.evaluate(
                 {"extra": extra}
             )
-            if added and requirement.name not in (*known, "memowidgets"):
-                known.add(requirement.name)
+            if added and requirement.name not in (*extras, "memowidgets"):
+                extras.add(requirement.name)
                 yield requirement, extra
 
 
@@ -210,9 +210,9 @@ def check_device(name: str) -> Iterator[Finding]:
     except ValueError as error:
         raise CommandError(str(error)) from None
     if device == "cpu":
-        found = "" if name == "cpu" else f"{name} means the CPU on this machine, and "
+        meaning = "" if name == "cpu" else f"{name} means the CPU on this machine, and "
         raise CommandError(
-            f"{found}the CPU is what a device is compared with; name another, such as cuda"
+            f"{meaning}the CPU is what a device is compared with; name another, such as cuda"
         )
     yield Finding("", here="CPU", there=device)
     with tempfile.TemporaryDirectory(prefix="memowidgets-doctor-") as folder:
@@ -243,12 +243,12 @@ def compare_device(folder: Path, device: str) -> Iterator[Finding]:
         return
     for what, check in checks.items():
         try:
-            found = check()
+            finding = check()
         except _FAILURES as error:
-            found = Finding(
+            finding = Finding(
                 "", _UPDATE, wrong=True, there="fails", said=first_line(error)
             )
-        yield replace(found, what=what)
+        yield replace(finding, what=what)
 
 
 def _train(path: Path, device: str) -> Audit:
@@ -280,8 +280,8 @@ def _gaps(here: Audit, device: str) -> Finding:
         audit.run.gaps_of(end, audit.run.design.members) for audit in (here, moved)
     )
     off = float(abs(one - other).max() / one.std())
-    said = f"standard deviations at most; rounding explains {_OFF}"
-    return _off(off, said, wrong=not off <= _OFF)
+    text = f"standard deviations at most; rounding explains {_OFF}"
+    return _off(off, text, wrong=not off <= _OFF)
 
 
 def _truth(here: Audit, there: Audit) -> Finding:
@@ -297,8 +297,8 @@ def _order(what: str, one: Any, other: Any) -> Finding:
     """Compare the order of the samples after two trainings, whose values differ by rounding."""
     rank = float(one.rank().corr(other.rank()))
     least = _SAME_ORDER[what]
-    said = f"at most; rank correlation {rank:.3f}, at least {least} where nothing errs"
-    return _off(float(abs(one - other).max()), said, wrong=not rank >= least)
+    text = f"at most; rank correlation {rank:.3f}, at least {least} where nothing errs"
+    return _off(float(abs(one - other).max()), text, wrong=not rank >= least)
 
 
 def _off(off: float, said: str, *, wrong: bool) -> Finding:
@@ -352,11 +352,11 @@ def _psmi(device: str) -> Finding:
 
 def _times(here: float, there: float) -> Finding:
     slow = there > here
-    said = (
+    text = (
         f"{there / here:.1f} times as slow"
         if slow
         else f"{here / there:.1f} times as fast"
     )
     return Finding(
-        "", here=f"{1e3 * here:.3g} ms", there=f"{1e3 * there:.3g} ms", said=said
+        "", here=f"{1e3 * here:.3g} ms", there=f"{1e3 * there:.3g} ms", said=text
     )

@@ -70,9 +70,9 @@ def checked_run(path: Path) -> tuple[str, ...]:
         names = read_names(run, manifest, labels)
         drop = "–"
         if len(names.found) > 1:
-            found = names.prediction()
-            drop = percent(found.drop)
-            drop = drop if found.reached else f"not reached: {drop}"
+            prediction = names.prediction()
+            drop = percent(prediction.drop)
+            drop = drop if prediction.reached else f"not reached: {drop}"
         return (
             str(manifest["model"].get("class", "?")),
             f"{members} of {len(manifest['ids'])}",

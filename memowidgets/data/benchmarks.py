@@ -122,9 +122,9 @@ def fetch_mcq(
         group = (
             str(fields.get("subject") or split) if name.startswith("mmlu") else split
         )
-        known = fields.get("id") or f"{group}/{counter[group]}"
+        own_name = fields.get("id") or f"{group}/{counter[group]}"
         counter[group] += 1
-        questions.append(_question(name, {**fields, "id": known}))
+        questions.append(_question(name, {**fields, "id": own_name}))
         places.append(place)
     data = MCQDataset.from_records(
         rows_of_records(questions, places, f"{name} ({source})"),
@@ -195,19 +195,17 @@ def _read(name: str, path: Path) -> Rows:
 
 def _mmlu_csv(path: Path) -> Rows:
     """Read a file of one subject, without a header; an answer is always a letter."""
-    found = read_csv(path, header=("question", *"ABCD", "answer"))
+    rows = read_csv(path, header=("question", *"ABCD", "answer"))
     # an option may be a letter, too
     position = {letter: i for i, letter in enumerate("ABCD")}
-    answers = [str(answer or "").strip() for answer in found.columns["answer"]]
+    answers = [str(answer or "").strip() for answer in rows.columns["answer"]]
     columns = {
-        "question": found.columns["question"],
-        "choices": list(
-            zip(*(found.columns[option] for option in "ABCD"), strict=True)
-        ),
+        "question": rows.columns["question"],
+        "choices": list(zip(*(rows.columns[option] for option in "ABCD"), strict=True)),
         "answer": [position.get(answer, answer) for answer in answers],
-        "subject": [re.sub(r"_(test|val|dev)$", "", path.stem)] * len(found),
+        "subject": [re.sub(r"_(test|val|dev)$", "", path.stem)] * len(rows),
     }
-    return Rows(found.where, columns, found.places)
+    return Rows(rows.where, columns, rows.places)
 
 
 def _question(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,7 +307,7 @@ def _cifar_at(path: Path, split: str) -> Cifar:
         return _cifar_of_batches(
             [p for p in batches if re.fullmatch(_CIFAR[split], p.name)], split
         )
-    pickles = [found for found in path.rglob("data_batch_1") if found.is_file()]
+    pickles = [file for file in path.rglob("data_batch_1") if file.is_file()]
     if pickles:
         raise ValueError(
             f"{pickles[0]} is a pickle file, which could run any code; download the authors' "

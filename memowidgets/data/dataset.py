@@ -306,10 +306,10 @@ class Dataset(abc.ABC):
         """
         import pandas as pd
 
-        made = pd.DataFrame(
+        frame = pd.DataFrame(
             {name: _series(values) for name, values in self._columns().items()}
         )
-        return made if self.own_ids is None else made.set_axis(self.own_ids)
+        return frame if self.own_ids is None else frame.set_axis(self.own_ids)
 
     def _columns(self) -> dict[str, Any]:
         """Return the values of all samples by column, with their ids."""
@@ -326,14 +326,14 @@ class Dataset(abc.ABC):
 
     def _positions(self, ids: Iterable[Any]) -> list[int]:
         """Return the positions of ids of any type, or raise for one that no sample has."""
-        known = {name: position for position, name in enumerate(self.ids.tolist())}
+        places = {name: position for position, name in enumerate(self.ids.tolist())}
         names = list(map(id_text, several("ids", ids)))
-        unknown = [name for name in names if name not in known]
+        unknown = [name for name in names if name not in places]
         if unknown:
             raise ValueError(
                 f"none of the {self._noun} has the id {quoted(unknown[0])}; use ids from .ids"
             )
-        return [known[name] for name in names]
+        return [places[name] for name in names]
 
     def _equal(self) -> list[list[int]]:
         """Return the positions of samples with equal content, one list for each content."""
@@ -349,11 +349,11 @@ class Dataset(abc.ABC):
 
     def _warn_of_contradictions(self) -> None:
         """Warn of equal samples with different labels, and list their ids."""
-        found = [rows for rows in self._equal() if len(set(self.labels[rows])) > 1]
-        if found:
-            shown = [" = ".join(self.ids[rows[:_NAMED]].tolist()) for rows in found]
+        groups = [rows for rows in self._equal() if len(set(self.labels[rows])) > 1]
+        if groups:
+            shown = [" = ".join(self.ids[rows[:_NAMED]].tolist()) for rows in groups]
             warn_user(
-                f"{sum(map(len, found))} {self._noun} are equal to others and have another label, "
+                f"{sum(map(len, groups))} {self._noun} are equal to others and have another label, "
                 "so they are label errors or ambiguous; correct or remove them: "
                 f"{listed(shown, most=10)}"
             )
@@ -468,9 +468,9 @@ def checked_classes(
     """
     numbers, names = numbered_labels(labels, class_names, where)
     integers = checked_labels(numbers, names)
-    known = checked_class_names(names, integers)
-    warn_of_absent(integers, known)
-    return integers, known
+    all_names = checked_class_names(names, integers)
+    warn_of_absent(integers, all_names)
+    return integers, all_names
 
 
 def warn_of_likeness(class_names: Iterable[str]) -> None:

@@ -231,9 +231,9 @@ class ImageDataset(Dataset):
             If a class never occurs, or pictures of 16 bits are reduced to 8.
         """
         rows = rows_of_hf(dataset)
-        found = labels_of(rows, label, class_names, ids, image=image)
+        about = labels_of(rows, label, class_names, ids, image=image)
         pixels = stack_pictures(rows.columns[image], resize, rows.where, stretch)
-        return cls.from_arrays(pixels, *found[:3])
+        return cls.from_arrays(pixels, *about[:3])
 
     def _summary(self) -> Iterable[str]:
         shape = "×".join(map(str, self.images.shape[1:]))
@@ -287,8 +287,12 @@ class ImageDataset(Dataset):
             for row, (image, label) in enumerate(
                 zip(self.images, self.labels, strict=True)
             ):
-                known = re.sub(r"[^\w.-]", "_", str(self.ids[row]))[-_A_FILE:]
-                file = target / self.class_names[label] / f"{row:0{width}d}-{known}.png"
+                file_name = re.sub(r"[^\w.-]", "_", str(self.ids[row]))[-_A_FILE:]
+                file = (
+                    target
+                    / self.class_names[label]
+                    / f"{row:0{width}d}-{file_name}.png"
+                )
                 make_private(file.parent)
                 file.touch(mode=0o600)
                 plane = image[..., 0] if image.shape[2] == 1 else image
@@ -449,7 +453,7 @@ def _stretched(values: NDArray[Any], height: int, width: int) -> NDArray[np.floa
     from scipy.ndimage import zoom
 
     factors = (height / len(values), width / values.shape[1], 1)[: values.ndim]
-    found: NDArray[np.float64] = zoom(
+    result: NDArray[np.float64] = zoom(
         values, factors, order=1, mode="nearest", grid_mode=True
     )
-    return found
+    return result

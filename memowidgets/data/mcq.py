@@ -225,19 +225,19 @@ class MCQDataset(FileDataset):
                 raise ValueError(
                     f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}"
                 )
-        found = rows if isinstance(rows, Rows) else _rows_in_memory(rows)
-        parts = assigned_columns(found, columns, choices)
+        table = rows if isinstance(rows, Rows) else _rows_in_memory(rows)
+        parts = assigned_columns(table, columns, choices)
         given = (
-            [choices] * len(found)
+            [choices] * len(table)
             if choices is not None
-            else _options(found, parts["choices"])
+            else _options(table, parts["choices"])
         )
-        keys = found.columns[parts["answer"]]
+        keys = table.columns[parts["answer"]]
         questions = []
         options = []
         numbers = []
         texts = zip(
-            found.places, found.columns[parts["question"]], given, keys, strict=True
+            table.places, table.columns[parts["question"]], given, keys, strict=True
         )
         for where, question, several_texts, key in texts:
             lettered, answer = _unlettered(several_texts, key, where)
@@ -248,14 +248,14 @@ class MCQDataset(FileDataset):
         letters = LETTERS[: max(map(len, options))]
         labels = checked_labels(numbers, letters)
         _warn_of_counting(keys, labels, options)
-        names, own = ids_of(found, parts["id"])
+        names, own = ids_of(table, parts["id"])
         data = cls(
             names,
             labels,
             checked_class_names(letters, labels),
             questions=tuple(questions),
             choices=tuple(options),
-            attributes={name: _attribute(found, name) for name in parts["attributes"]},
+            attributes={name: _attribute(table, name) for name in parts["attributes"]},
             reply=reply,
             own_ids=own,
         )
@@ -487,8 +487,8 @@ class MCQDataset(FileDataset):
         (('ethics', 'history'), 1)
         """
         if by not in self.attributes:
-            known = ", ".join(map(quoted, self.attributes)) or "none"
-            raise ValueError(f"unknown attribute {by!r}; valid: {known}")
+            valid = ", ".join(map(quoted, self.attributes)) or "none"
+            raise ValueError(f"unknown attribute {by!r}; valid: {valid}")
         values = self.attributes[by].tolist()
         named = sorted(set(values)) if options is None else map(str, options)
         position = {name: i for i, name in enumerate(dict.fromkeys(named))}
@@ -699,24 +699,24 @@ def _label(
     """
     if _is_missing(answer):
         raise ValueError(f"{where}: the answer is missing")
-    found: list[tuple[str, int]] = []  # each possible reading, with the option it means
+    means: list[tuple[str, int]] = []  # each possible reading, with the option it means
     if isinstance(answer, str):
         digits = answer.strip()
         letter = answer.strip().upper()
         if digits.isascii() and digits.isdecimal() and len(digits) < 5:
-            found.append(("index", int(digits)))
+            means.append(("index", int(digits)))
         if len(letter) == 1 and letter in LETTERS:
-            found.append(("letter", LETTERS.index(letter)))
-        found += [("text", i) for i, choice in enumerate(choices) if choice == answer]
+            means.append(("letter", LETTERS.index(letter)))
+        means += [("text", i) for i, choice in enumerate(choices) if choice == answer]
     elif _is_number(answer):
         if answer % 1 == 0:
-            found.append(("index", int(answer)))
+            means.append(("index", int(answer)))
         options = list(given)
         same = [_is_number(one) and one == answer for one in options]
-        found += [("text", i) for i, is_same in enumerate(same) if is_same]
+        means += [("text", i) for i, is_same in enumerate(same) if is_same]
     readings = [
         (kind, position)
-        for kind, position in found
+        for kind, position in means
         if answers in ("auto", kind) and 0 <= position < len(choices)
     ]
     positions = sorted({position for _, position in readings})
@@ -733,7 +733,7 @@ def _label(
             "which is meant, or give its position or letter"
         )
     hint = ""
-    if ("index", len(choices)) in found:
+    if ("index", len(choices)) in means:
         hint = ". Positions are counted from 0: subtract 1 if yours are counted from 1"
     raise ValueError(
         f"{where}: the answer {shown}is not one of the {len(choices)} options; it must be a "
@@ -829,10 +829,10 @@ def check_fields(data: MCQDataset, templates: Sequence[str]) -> None:
         words = template.casefold()
         lacking = sorted(shown.difference(everywhere, whole))
         if lacking:
-            known = [f"{{{field}}}" for field in (*everywhere, *whole)]
+            valid = [f"{{{field}}}" for field in (*everywhere, *whole)]
             raise ValueError(
                 f"the template asks for {{{lacking[0]}}}, which not every question has; it can use "
-                f"{listed(known)}"
+                f"{listed(valid)}"
             )
         is_known = shared and (
             data.reply == "text"

@@ -98,17 +98,19 @@ class PairDataset(Dataset):
                 f"(inputs, label); {type(pairs).__name__} has no order to read it in again"
             )
         hashes = []
-        found = []
+        raw_labels = []
         images = True
         for row in range(len(pairs)):
             report(row, len(pairs))
             inputs, label = split_pair(pairs[row], f"row {row} of the data")
             hashes.append(_hash(inputs))
-            found.append(_label(label, row))
+            raw_labels.append(_label(label, row))
             images = images and _is_image(inputs)
-        labels, names = checked_classes(found, class_names, "row {} of the data".format)
+        labels, names = checked_classes(
+            raw_labels, class_names, "row {} of the data".format
+        )
         for row in np.unique(np.linspace(0, len(pairs) - 1, _READ_TWICE).astype(int)):
-            _check_steady(pairs, int(row), hashes[row], found[row])
+            _check_steady(pairs, int(row), hashes[row], raw_labels[row])
         return cls(
             checked_ids(_names(pairs) if ids is None else ids, len(pairs)),
             labels,

@@ -169,13 +169,13 @@ def read_classes(
         )
     names, labels = np.unique(np.array(folders, dtype=object), return_inverse=True)
     if len(names) < 2:
-        found = (
+        classes = (
             f"one class folder with pictures, {quoted(names[0])}"
             if len(names)
             else "no picture"
         )
         raise ValueError(
-            f"{where} has {found}; a classifier needs at least two class folders, as in "
+            f"{where} has {classes}; a classifier needs at least two class folders, as in "
             "cats/1.png and dogs/2.png"
         )
     return pictures.stacked(), labels, tuple(names), pictures.names
@@ -191,19 +191,19 @@ def stack_pictures(
     ValueError
         If one is missing or is not a picture, or their sizes differ and `resize` is None.
     """
-    found = _Stack(where, resize, stretch)
+    stack = _Stack(where, resize, stretch)
     for row, picture in enumerate(pictures):
         if not hasattr(picture, "convert"):
             raise ValueError(
                 f"row {row} of {where} is not a picture; cast the column to datasets.Image()"
             )
         try:
-            found.add(_pixels(picture), f"row {row}")
+            stack.add(_pixels(picture), f"row {row}")
         except UnreadableError as error:
             raise ValueError(
                 f"row {row} of {where} is not a picture: {error}"
             ) from None
-    return found.stacked()
+    return stack.stacked()
 
 
 def decode(raw: bytes) -> Pixels:

@@ -204,9 +204,11 @@ def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
     columns = {str(name): values.tolist() for name, values in frame.items()}
     classes = {}
     if isinstance(label, str) and label in codes:
-        known = frame.iloc[:, names.index(label)].cat
-        columns[label] = [None if code < 0 else code for code in known.codes.tolist()]
-        classes[label] = tuple(map(str, known.categories))
+        categorical = frame.iloc[:, names.index(label)].cat
+        columns[label] = [
+            None if code < 0 else code for code in categorical.codes.tolist()
+        ]
+        classes[label] = tuple(map(str, categorical.categories))
     places = _numbered("row", len(frame))
     named = frame.set_axis(names, axis=1)
     return Rows(
@@ -225,17 +227,17 @@ def rows_of_records(
     where: str = "the list of records",
 ) -> Rows:
     """Return records from memory, numbered from 0 if they have no places."""
-    found = list(records)
-    for number, record in enumerate(found):
+    rows = list(records)
+    for number, record in enumerate(rows):
         if not isinstance(record, Mapping):
             raise TypeError(
                 f"row {number} is of type {type(record).__name__}; each row must be a mapping with "
                 "'question', 'choices' and 'answer'"
             )
-    names = dict.fromkeys(name for record in found for name in record)
-    columns = {str(name): [record.get(name) for record in found] for name in names}
+    names = dict.fromkeys(name for record in rows for name in record)
+    columns = {str(name): [record.get(name) for record in rows] for name in names}
     return Rows(
-        where, columns, _numbered("row", len(found)) if places is None else places
+        where, columns, _numbered("row", len(rows)) if places is None else places
     )
 
 
@@ -301,13 +303,13 @@ def read_jsonl(path: str | os.PathLike[str]) -> Rows:
 
 def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the pairs of a JSON object as a mapping, which would keep the last of equal keys."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(
             f"the key {shown_column(twice)} is there twice; keep one of them"
         )
-    return found
+    return record
 
 
 def read_csv(
@@ -634,10 +636,10 @@ class FileDataset(Dataset):
         """Raise for the first value that is another one in a dataset that was read again."""
         read = again._columns()
         for column, values in self._columns().items():
-            known = list(map(_plain, values))
-            found = list(map(_plain, read.get(column, ())))
-            if known != found:
-                pairs = enumerate(zip_longest(known, found))
+            ours = list(map(_plain, values))
+            theirs = list(map(_plain, read.get(column, ())))
+            if ours != theirs:
+                pairs = enumerate(zip_longest(ours, theirs))
                 row = next(row for row, (old, new) in pairs if old != new)
                 raise ValueError(
                     f"the column {quoted(column)} of {quoted(self.ids[row])} (row {row}) would be "
@@ -739,10 +741,10 @@ class TextDataset(FileDataset):
         class_names: Sequence[str] | None = None,
         ids: str | None = None,
     ) -> Self:
-        found = labels_of(rows, label, class_names, ids, text=text)
+        about = labels_of(rows, label, class_names, ids, text=text)
         pairs = zip(rows.columns[text], rows.places, strict=True)
         words = tuple(checked_text(value, "text", place) for value, place in pairs)
-        return cls._made(words, *found)
+        return cls._made(words, *about)
 
     @classmethod
     def _made(

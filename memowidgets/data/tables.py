@@ -184,21 +184,21 @@ class TableDataset(FileDataset):
             name: [*map(_name_of, several(name, names))]
             for name, names in given.items()
         }
-        found = labels_of(rows, label, class_names, ids, **needed)
+        about = labels_of(rows, label, class_names, ids, **needed)
         read = [
             one
             for one in rows.columns
             if one not in {label, ids or ID, *needed["drop"]}
         ]
         codes = {*needed["categorical"], *rows.categorical}
-        made = _read(rows, read, codes, needed["shown"])
-        if not made:
+        columns = _read(rows, read, codes, needed["shown"])
+        if not columns:
             raise ValueError(
                 "the table has no column besides the label; a model has nothing to read"
             )
-        labels, classes, names, own = found
-        shown = tuple(name for name in made if name in needed["shown"])
-        data = cls(names, labels, classes, columns=made, shown=shown, own_ids=own)
+        labels, classes, names, own = about
+        shown = tuple(name for name in columns if name in needed["shown"])
+        data = cls(names, labels, classes, columns=columns, shown=shown, own_ids=own)
         data._warn_of_contradictions()
         data._warn_of_gaps()
         return data
@@ -387,7 +387,7 @@ def _read(
 ) -> dict[str, NDArray[Any]]:
     """Return columns by name, or raise one error that has the problems of all of them."""
     check_whole_characters(names, lambda i: f"the column name {quoted(names[i])}")
-    made = {}
+    columns = {}
     problems = []
     for name in names:
         values = list(rows.columns[name])
@@ -396,12 +396,12 @@ def _read(
         if rows.are_cells and not (name in shown and is_category):
             values = _values_of_cells(values, is_category, rows.decimal)
         try:
-            made[name] = make(name, values, is_category, rows.places)
+            columns[name] = make(name, values, is_category, rows.places)
         except ValueError as error:
             problems.append(str(error))
     if problems:
         raise ValueError(". And ".join(problems))
-    return made
+    return columns
 
 
 def _shown_column(

@@ -45,7 +45,7 @@ def capture_outputs(
         Function of a layer's name, the part and its activation that returns what is stored, such
         as an average over the places of an image.
     """
-    kept: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
 
     def keep(name: str, part: nn.Module, values: Any) -> None:
         tensor = first_tensor(values)
@@ -54,7 +54,7 @@ def capture_outputs(
         small = reduced(name, part, tensor.detach())
         # the next part may change it in place
         of_module = small.data_ptr() == tensor.data_ptr()
-        kept[name] = small.clone() if of_module else small
+        outputs[name] = small.clone() if of_module else small
 
     def before(name: str, part: nn.Module, inputs: Any, named: Any) -> None:
         keep(name, part, inputs or named)
@@ -73,7 +73,7 @@ def capture_outputs(
             else:
                 hook = part.register_forward_hook(partial(after, name))
             hooks.append(hook)
-        yield kept
+        yield outputs
     finally:
         for hook in hooks:
             hook.remove()

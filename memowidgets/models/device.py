@@ -44,7 +44,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
     if isinstance(error, torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(said in str(error) for said in _FULL)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _FULL)
 
 
 def answers(device: torch.device) -> bool:
@@ -169,12 +169,12 @@ def used_precision(model: Any) -> Iterator[Callable[[], str]]:
     """
     import torch
 
-    found: list[str] = []
+    precisions: list[str] = []
     hooks: list[Any] = []
     device = next(model.parameters(), torch.empty(0)).device
 
     def note(*_: object) -> None:
-        found.append(precision_of(model, device))
+        precisions.append(precision_of(model, device))
         remove()
 
     def remove() -> None:
@@ -184,7 +184,7 @@ def used_precision(model: Any) -> Iterator[Callable[[], str]]:
     own = (part for part in model.modules() if part._parameters)  # noqa: SLF001
     hooks.extend(part.register_forward_pre_hook(note) for part in own)
     try:
-        yield lambda: found[0] if found else precision_of(model, device)
+        yield lambda: precisions[0] if precisions else precision_of(model, device)
     finally:
         remove()
 
@@ -196,11 +196,11 @@ def precision_of(module: Any, device: torch.device) -> str:
     if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(
         device.type
     ):
-        found = torch.get_autocast_dtype(device.type)
+        precision = torch.get_autocast_dtype(device.type)
     else:
         dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
-        found = max(dtypes, key=dtypes.count) if dtypes else torch.float32
-    return str(found).removeprefix("torch.")
+        precision = max(dtypes, key=dtypes.count) if dtypes else torch.float32
+    return str(precision).removeprefix("torch.")
 
 
 @contextmanager
@@ -261,8 +261,8 @@ def resolve_device(name: str) -> str:
             "CUDA GPU" if device.type == "cuda" else f"device of the kind {device.type}"
         )
         there = ", ".join(f"{device.type}:{i}" for i in range(n))
-        found = f"only {there}" if there else f"no {kind}"
-        raise ValueError(f"device {name!r} was requested, but torch finds {found}")
+        devices = f"only {there}" if there else f"no {kind}"
+        raise ValueError(f"device {name!r} was requested, but torch finds {devices}")
     return str(device)
 
 

@@ -57,7 +57,9 @@ def check_config(config: Any, name: str, kind: str, *, has_head: bool = False) -
             f"{name} has an encoder and a decoder; {ours} takes a model with only one"
         )
     task = getattr(config, "problem_type", None)
-    own = has_head or any(head in made for made in config.architectures or ())
+    own = has_head or any(
+        head in architecture for architecture in config.architectures or ()
+    )
     if task == "regression" or (task is None and own and config.num_labels == 1):
         raise ValueError(
             f"{name} has a head for regression; {ours} needs one logit for each class"
@@ -181,8 +183,8 @@ def positions_read(answer: Any) -> list[int]:
     logits = answer.logits.float()
     hidden = answer.hidden_states[-1]
     weights = torch.arange(1.0, logits.shape[-1] + 1, device=logits.device)
-    found = torch.autograd.grad((logits * weights).sum(), hidden, allow_unused=True)
-    gradient = cast("Tensor | None", found[0])
+    gradients = torch.autograd.grad((logits * weights).sum(), hidden, allow_unused=True)
+    gradient = cast("Tensor | None", gradients[0])
     if gradient is None:
         return []
     return [int(i) for i in gradient[0].abs().sum(dim=-1).nonzero()[:, 0]]
@@ -190,5 +192,5 @@ def positions_read(answer: Any) -> list[int]:
 
 def padding_of(model: nn.Module) -> int:
     """Return the padding token by which a classifier finds the last token of a text."""
-    found = cast("Any", plain(model)).config.get_text_config().pad_token_id
-    return -1 if found is None else int(found)
+    padding = cast("Any", plain(model)).config.get_text_config().pad_token_id
+    return -1 if padding is None else int(padding)

@@ -186,14 +186,14 @@ class ImageClassifier(TransformerModel, ImageModel):
         import torch
 
         images = images_of(data)
-        kept = self._all_processed(data)
+        pixels = self._all_processed(data)
 
         def feed(positions: NDArray[Any]) -> Tensor:
             chosen = np.asarray(positions)
             rows = (
                 self._process(images[chosen])
-                if kept is None
-                else kept[torch.from_numpy(chosen)]
+                if pixels is None
+                else pixels[torch.from_numpy(chosen)]
             )
             return sent(rows, device)
 
@@ -234,10 +234,10 @@ class ImageClassifier(TransformerModel, ImageModel):
 
     def _process(self, images: NDArray[np.uint8]) -> Tensor:
         """Return images as the model reads them, (n, channels, height, width), float32."""
-        made = self._unchanged_reader()(
+        batch = self._unchanged_reader()(
             images=list(images), return_tensors="pt", input_data_format="channels_last"
         )
-        return cast("Tensor", made["pixel_values"]).float()
+        return cast("Tensor", batch["pixel_values"]).float()
 
     def _all_processed(self, data: Dataset) -> Tensor | None:
         """Return all processed images; None if they take too much memory."""
@@ -249,13 +249,13 @@ class ImageClassifier(TransformerModel, ImageModel):
         one = self._process(images[:1])[0]
         if len(images) * one.nbytes > _MOST_KEPT:
             return None
-        made = torch.empty(len(images), *one.shape)
+        pixels = torch.empty(len(images), *one.shape)
         for start in range(0, len(images), _AT_ONCE):
-            made[start : start + _AT_ONCE] = self._process(
+            pixels[start : start + _AT_ONCE] = self._process(
                 images[start : start + _AT_ONCE]
             )
-        self._seen.data[data] = made
-        return made
+        self._seen.data[data] = pixels
+        return pixels
 
     def _try_one_image(self, module: nn.Module, data: Dataset) -> nn.Module:
         """Return the module after one image of the data has run through it.

@@ -196,12 +196,12 @@ def _in_full(weight: Tensor) -> Tensor:
     if weight.device.type != "cpu" or weight.numel() > _MOST_KEPT:
         return weight
     version = weight._version  # noqa: SLF001 - counts what was written into it
-    kept = vars(weight).get(_KEPT)
-    if kept is None or (kept[0].data_ptr(), kept[1]) != (weight.data_ptr(), version):
+    full = vars(weight).get(_KEPT)
+    if full is None or (full[0].data_ptr(), full[1]) != (weight.data_ptr(), version):
         # held, so that its address is given to no other values
         values = weight.detach()
-        kept = vars(weight)[_KEPT] = values, version, values.float()
-    return cast("Tensor", kept[2])
+        full = vars(weight)[_KEPT] = values, version, values.float()
+    return cast("Tensor", full[2])
 
 
 def _parts(weight: Tensor) -> tuple[Tensor, ...]:

@@ -220,11 +220,11 @@ class TorchClassifier(ImageModel):
         """Return the names of the layers whose output is a representation, first to last."""
         if self.layers is None:
             return _usual_layers(module)
-        known = [name for name, _ in module.named_modules() if name]
+        valid = [name for name, _ in module.named_modules() if name]
         for layer in self.layers:
-            if layer not in known:
+            if layer not in valid:
                 raise ValueError(
-                    f"unknown layer {quoted(layer)}; valid: {listed(known)}"
+                    f"unknown layer {quoted(layer)}; valid: {listed(valid)}"
                 )
         return self.layers
 
@@ -250,15 +250,17 @@ class TorchClassifier(ImageModel):
                 f"data have {n_classes} classes, so it must return {(2, n_classes)}; use the "
                 "number of classes that make_module is called with"
             )
-        with self.capture_layers(module) as kept:
+        with self.capture_layers(module) as outputs:
             _blank(module, data, 2)
-        silent = [quoted(name) for name in self.layer_names(module) if name not in kept]
+        silent = [
+            quoted(name) for name in self.layer_names(module) if name not in outputs
+        ]
         if silent:
             raise ValueError(
                 f"the forward pass does not run {listed(silent)}, or they return no tensor; with "
-                f"layers=, choose from {listed(kept) or 'others'}"
+                f"layers=, choose from {listed(outputs) or 'others'}"
             )
-        for name, values in kept.items():
+        for name, values in outputs.items():
             if len(values) != 2:
                 raise ValueError(
                     f"layer {quoted(name)} returns {len(values)} rows for 2 {what}s, so its first "
@@ -300,15 +302,15 @@ def logits_of(output: Any) -> Tensor:
     """Return the logits in a module's output."""
     import torch
 
-    found = getattr(output, "logits", output)
-    if isinstance(found, tuple | list) and found:
-        found = found[0]
-    if not isinstance(found, torch.Tensor):
+    logits = getattr(output, "logits", output)
+    if isinstance(logits, tuple | list) and logits:
+        logits = logits[0]
+    if not isinstance(logits, torch.Tensor):
         raise TypeError(
             f"the module returns {type(output).__name__}; it must return logits of shape (batch, "
             "classes), or an object with such logits"
         )
-    return found
+    return logits
 
 
 def _usual_layers(module: nn.Module) -> tuple[str, ...]:
@@ -318,26 +320,26 @@ def _usual_layers(module: nn.Module) -> tuple[str, ...]:
     """
     from torch import nn
 
-    found: list[tuple[str, nn.Module]] = []
+    parts: list[tuple[str, nn.Module]] = []
     module, place = _inside(module)
     for name, child in module.named_children():
         if isinstance(child, nn.Sequential | nn.ModuleList) and len(child):
-            found += [
+            parts += [
                 (f"{place}{name}.{inner}", part)
                 for inner, part in child.named_children()
             ]
         else:
-            found.append((f"{place}{name}", child))
+            parts.append((f"{place}{name}", child))
     silent = nn.Dropout | nn.Identity
-    found = [(name, part) for name, part in found if not isinstance(part, silent)]
-    linear = [i for i, (_, part) in enumerate(found) if isinstance(part, nn.Linear)]
-    if linear and len(found) > 1:
-        del found[linear[-1] :]
-    if not found:
+    parts = [(name, part) for name, part in parts if not isinstance(part, silent)]
+    linear = [i for i, (_, part) in enumerate(parts) if isinstance(part, nn.Linear)]
+    if linear and len(parts) > 1:
+        del parts[linear[-1] :]
+    if not parts:
         raise ValueError(
             "the module has no layer before its logits; name some with layers="
         )
-    return tuple(name for name, _ in found)
+    return tuple(name for name, _ in parts)
 
 
 def _inside(module: nn.Module) -> tuple[nn.Module, str]:

@@ -164,7 +164,7 @@ class TransformerModel(Model):
 
         They are read at the position that `_representation` chooses.
         """
-        kept: dict[str, Tensor] = {}
+        outputs: dict[str, Tensor] = {}
         names = self.layer_names(module)
         read = self._representation(module)
         entry: Skipped | None = module.__dict__.get(_ENTRY)
@@ -182,14 +182,14 @@ class TransformerModel(Model):
             if entry is not None:  # transformers keeps no state of a module of ours
                 states.insert(0, entry.states)
             for name, hidden in zip(names, states, strict=True):
-                kept[name] = read(hidden.detach(), named)
+                outputs[name] = read(hidden.detach(), named)
 
         hooks = [
             module.register_forward_pre_hook(ask, with_kwargs=True),
             module.register_forward_hook(keep, with_kwargs=True),
         ]
         try:
-            yield kept
+            yield outputs
         finally:
             for hook in hooks:
                 hook.remove()
@@ -231,8 +231,8 @@ class TransformerModel(Model):
                 f"the model has {width} logits, but the data have {n_classes} classes; load it "
                 f"with num_labels={n_classes}"
             )
-        known = self._config.id2label or {}
-        theirs = [str(known.get(i)) for i in range(width)]
+        labels = self._config.id2label or {}
+        theirs = [str(labels.get(i)) for i in range(width)]
         alike, own = (
             [name.strip().casefold() for name in names]
             for names in (theirs, data.class_names)

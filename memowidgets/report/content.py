@@ -237,17 +237,17 @@ class Content:
     @cached_property
     def cautions(self) -> tuple[Note, ...]:
         """Warnings about the numbers, without repetition."""
-        found = [*self.warnings]
+        notes = [*self.warnings]
         if self.scored is not None:
-            found += self.scored.notes
+            notes += self.scored.notes
             unscored = len(self.ids) - len(self.scored.positions)
             if unscored:
                 of = f"{unscored} of {len(self.ids)} members"
-                said = f"{of} {verb(unscored, 'has', 'have')} no score"
-                found.append(Note("unscored", said, n=unscored))
+                sentence = f"{of} {verb(unscored, 'has', 'have')} no score"
+                notes.append(Note("unscored", sentence, n=unscored))
         if self.evaluation is not None:
-            found += self.evaluation.warnings
-        return tuple(dict.fromkeys(found))
+            notes += self.evaluation.warnings
+        return tuple(dict.fromkeys(notes))
 
     @cached_property
     def point(self) -> OperatingPoint | None:

@@ -120,9 +120,9 @@ class Tensors(Mapping[str, NDArray[Any]]):
         if whole.run != run:
             raise ValueError("it belongs to another run")
         content = parsed_json(whole.metadata["packed"])
-        found = {}
+        files = {}
         for name, about in content["files"].items():
-            one = found[name] = copy.copy(whole)
+            one = files[name] = copy.copy(whole)
             packed = {k: _Place(*v) for k, v in about["arrays"].items()}
             one._names = one._packed = packed
             one._checksums = {k: place.checksum for k, place in packed.items()}
@@ -130,7 +130,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
             one._remedy = INSTALL
             one.metadata = about["metadata"]
             one.of = about["of"]
-        return found, content["notes"]
+        return files, content["notes"]
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self:

@@ -68,8 +68,8 @@ def choice(default: Any, valid: Sequence[Any]) -> Setting:
 
     def check(name: str, value: Any) -> Any:
         if value not in valid:
-            known = ", ".join(map(repr, valid))
-            raise ValueError(f"{name} must be one of {known}, not {as_code(value)}")
+            names = ", ".join(map(repr, valid))
+            raise ValueError(f"{name} must be one of {names}, not {as_code(value)}")
         return valid[valid.index(value)]
 
     return Setting(default, check)

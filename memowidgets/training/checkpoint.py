@@ -205,7 +205,7 @@ def forward(
         with room_for(
             what, "set forward_batch of the model to less, or use a smaller model"
         ):
-            found = filled_pass(
+            seen = filled_pass(
                 ((place, feed(positions[place])) for place in places),
                 ask,
                 len(positions),
@@ -215,10 +215,10 @@ def forward(
                 allocate=allocate,
                 noun=noun,
             )
-    if looks_like_probabilities(found.logits):
+    if looks_like_probabilities(seen.logits):
         warn_user("the module returns probabilities, not logits; leave out its softmax")
     made_by = f"{rounding_of(device)}, batches of {model.forward_batch}"
-    return replace(found, made_by=made_by)
+    return replace(seen, made_by=made_by)
 
 
 def in_memory(shapes: Shapes, _precision: str) -> dict[str, FloatArray]:
@@ -489,5 +489,5 @@ def read_repeats(run: RunDirectory) -> dict[str, int]:
     rows: Any = run.read_note(REPEATS).get("rows") if run.has_file(REPEATS) else {}
     if not has_form(rows, {str: int}):
         raise StoreError(f"{run.path / REPEATS} is broken; delete it")
-    found: dict[str, int] = rows
-    return found
+    repeats: dict[str, int] = rows
+    return repeats

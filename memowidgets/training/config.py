@@ -158,15 +158,16 @@ class TrainingConfig:
         given = {k: _plain(v) for k, v in values.items() if v is not None}
         if given.get("augment", "none") != "none" and "augment" not in defaults:
             raise ValueError(f"augment={self.augment!r} is for models of images")
-        found = Settings(
+        settings = Settings(
             **{**{k: v for k, v in defaults.items() if k in values}, **given}
         )
-        if found.epochs / found.checkpoint_every > _MOST_CHECKPOINTS:
+        if settings.epochs / settings.checkpoint_every > _MOST_CHECKPOINTS:
             raise ValueError(
-                f"{found.epochs:g} epochs with checkpoint_every={found.checkpoint_every:g} are "
-                f"more than {_MOST_CHECKPOINTS} checkpoints; pass a larger checkpoint_every"
+                f"{settings.epochs:g} epochs with "
+                f"checkpoint_every={settings.checkpoint_every:g} are more than "
+                f"{_MOST_CHECKPOINTS} checkpoints; pass a larger checkpoint_every"
             )
-        return found
+        return settings
 
 
 @dataclass(frozen=True)
@@ -194,21 +195,21 @@ class Settings:
 
         Of a user's function a manifest has only the name, and training with that is an error.
         """
-        known = {field.name for field in fields(cls)}
-        kept: dict[str, Any] = {
+        names = {field.name for field in fields(cls)}
+        values: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v
             for k, v in stored.items()
-            if k in known
+            if k in names
         }
-        return cls(**kept)
+        return cls(**values)
 
     def as_manifest(self) -> dict[str, Any]:
         """Return the settings as text and numbers, a function as its name."""
-        found = {
+        manifest = {
             field.name: _as_text(getattr(self, field.name)) for field in fields(self)
         }
-        off = [name for name in ("deterministic", "version") if not found[name]]
-        return {name: value for name, value in found.items() if name not in off}
+        off = [name for name in ("deterministic", "version") if not manifest[name]]
+        return {name: value for name, value in manifest.items() if name not in off}
 
     def steps_per_epoch(self, n_members: int) -> int:
         """Return the number of optimizer steps in an epoch; the last may be smaller."""
@@ -289,8 +290,8 @@ class CheckpointPlan:
         self.steps_per_epoch = steps_per_epoch
         self.every = every
         self.total = total
-        known = None if total is None else total / steps_per_epoch
-        self._epochs = known if epochs is None else epochs
+        n_epochs = None if total is None else total / steps_per_epoch
+        self._epochs = n_epochs if epochs is None else epochs
 
     def epoch_at(self, step: int) -> float | None:
         """Return the epoch of the checkpoint at a step; None if none is due there."""

@@ -272,12 +272,12 @@ def audited_samples(
             )
         audited = data.canaries
     chosen = _positions_of(data, audited, "members")
-    found = design.pool[np.isin(design.groups[design.pool], design.groups[chosen])]
-    if len(np.unique(design.groups[found])) < 2:
+    samples = design.pool[np.isin(design.groups[design.pool], design.groups[chosen])]
+    if len(np.unique(design.groups[samples])) < 2:
         raise ValueError(
-            f"only {len(found)} of the pool's samples would be audited; it needs two that differ"
+            f"only {len(samples)} of the pool's samples would be audited; it needs two that differ"
         )
-    return found
+    return samples
 
 
 def draw_design(

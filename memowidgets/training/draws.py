@@ -67,9 +67,9 @@ class Draws:
         if not run.has(draws_of(record.name), record.weights):
             self.are_seen = False
             return
-        kept = run.read_tensors(draws_of(record.name), record.weights)
-        self._before = np.array(kept["members"])
-        self._drawn_before = int(kept.metadata["drawn"])
+        file = run.read_tensors(draws_of(record.name), record.weights)
+        self._before = np.array(file["members"])
+        self._drawn_before = int(file.metadata["drawn"])
         self._skipped = n_batches
 
     def write(self, run: RunDirectory, name: str, weights: str) -> None:
@@ -141,10 +141,10 @@ def never_drawn(
     """
     if not run.has(draws_of(record.name), record.weights):
         return None
-    kept = run.read_tensors(draws_of(record.name), record.weights)
-    counts = np.array(kept["members"])
-    n_rows = int(kept.metadata["rows"])
-    drawn = int(kept.metadata["drawn"])
+    file = run.read_tensors(draws_of(record.name), record.weights)
+    counts = np.array(file["members"])
+    n_rows = int(file.metadata["rows"])
+    drawn = int(file.metadata["drawn"])
     if record.epoch >= 1 and drawn >= n_rows:
         return np.flatnonzero(counts == 0), drawn
     of_class = np.bincount(labels, counts)[labels]

@@ -219,10 +219,10 @@ class Learner:
     @cached_property
     def _optimizer(self) -> torch.optim.Optimizer:
         """The optimizer, made when it is first needed: a pass alone needs none."""
-        made = _optimizer(self.module, self.recipe.settings)
-        for group in made.param_groups:
+        optimizer = _optimizer(self.module, self.recipe.settings)
+        for group in optimizer.param_groups:
             group[_FIRST_RATE] = float(group["lr"])
-        return made
+        return optimizer
 
     def advance(self, stop: int, progress: Progress, what: str) -> None:
         """Train up to a step; `Progress` may cancel between two steps."""
@@ -285,8 +285,8 @@ class Learner:
         trained = self._trained()
         for name, array in _below(_OPTIMIZER, arrays).items():
             index, key = name.split(".", 1)
-            kept = _in_layout_of(trained[int(index)], _tensor(array))
-            state.setdefault(int(index), {})[key] = kept
+            tensor = _in_layout_of(trained[int(index)], _tensor(array))
+            state.setdefault(int(index), {})[key] = tensor
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
         self.load_weights(_below(WEIGHTS, arrays))
@@ -750,19 +750,19 @@ class TargetTraining:
         StoreError
             If what the model computes has changed since.
         """
-        kept = self._kept_losses(record)
+        losses = self._kept_losses(record)
         members = self._design.members
         places = np.arange(len(members))
         if seen is None:
-            if kept is not None:
+            if losses is not None:
                 places = end_batches(self.recipe.model, self.recipe.data, members)
             seen = learner.look_at(members[places])
         here = np.asarray(seen.losses, np.float64)
-        if kept is None:  # they are lost, and the record has two numbers of them
+        if losses is None:  # they are lost, and the record has two numbers of them
             here = np.array([here.mean(), np.median(here)])
             there = np.array([record.train_loss, record.median_loss])
         else:
-            there = kept[places].astype(np.float64)
+            there = losses[places].astype(np.float64)
         apart = np.abs(here - there)
         shares = apart / np.maximum(1.0, np.abs(there))
         is_same = record.made_by == seen.made_by
@@ -817,8 +817,8 @@ class TargetTraining:
                     arrays = dict(state)
                     metadata = dict(state.metadata)
                 else:
-                    kept = self._kept_weights(parent, record.name)
-                    arrays = {WEIGHTS + key: value for key, value in kept.items()}
+                    weights = self._kept_weights(parent, record.name)
+                    arrays = {WEIGHTS + key: value for key, value in weights.items()}
                 metadata["step"] = str(by_name[record.name])
                 self._run.write_tensors(start_of(record.name), arrays, metadata)
 

@@ -18,8 +18,8 @@ def _base() -> type:
         names, key=lambda name: name.partition(".")[0] not in sys.modules
     ):
         with suppress(ModuleNotFoundError):
-            found: type = import_module(name).Callback
-            return found
+            base: type = import_module(name).Callback
+            return base
     return object
 
 

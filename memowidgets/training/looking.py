@@ -147,16 +147,16 @@ def place_to_look(
     last = len(curves.epochs) - 1 if until is None else until
     reached = np.flatnonzero(curves.drops[: last + 1] >= rho)
     end = int(reached[0]) if len(reached) else last
-    found: list[PlaceToLook] = []
+    places: list[PlaceToLook] = []
     turn = _lowest(curves, end)
     if turn is not None and curves.risen(turn, end):
-        found.append(PlaceToLook(turn, "turn"))
+        places.append(PlaceToLook(turn, "turn"))
     if len(reached):
-        found.append(PlaceToLook(end, "rho"))
+        places.append(PlaceToLook(end, "rho"))
     elif (level := _level_start(curves, end)) is not None:
-        found.append(PlaceToLook(level, "level"))
+        places.append(PlaceToLook(level, "level"))
     return min(
-        found, default=PlaceToLook(last, "unsettled"), key=lambda place: place.at
+        places, default=PlaceToLook(last, "unsettled"), key=lambda place: place.at
     )
 
 

@@ -131,20 +131,22 @@ class Prediction:
             numbers = {"epoch": self.record.epoch, "drop": self.drop, "rho": self.rho}
             notes.append(Note(self.why, self.reason, **numbers))
         if self.jumped_from is not None:
-            said = (
+            sentence = (
                 f"the drop jumped from {percent(self.jumped_from)} to {percent(self.drop)} between "
                 "two checkpoints, so part of the memorising may be done already; set more "
                 "checkpoints or a smoother schedule"
             )
-            notes.append(Note("jumped", said, before=self.jumped_from, drop=self.drop))
+            notes.append(
+                Note("jumped", sentence, before=self.jumped_from, drop=self.drop)
+            )
         if self.elsewhere is not None:
             name = self.record.name
-            said = (
+            sentence = (
                 f"{name} was told when the training was interrupted, and stays; of all checkpoints "
                 f"there are now, {self.elsewhere.name} would be chosen"
             )
             now = self.elsewhere.name
-            notes.append(Note(ELSEWHERE, said, told=name, now=now))
+            notes.append(Note(ELSEWHERE, sentence, told=name, now=now))
         return tuple(notes)
 
 
@@ -170,8 +172,8 @@ class StopRule:
 
     def __post_init__(self) -> None:
         if not 0 < real_number("stop_at_drop", self.rho) < 1:
-            said = "stop_at_drop must be a share between 0 and 1, such as 0.95"
-            raise ValueError(f"{said}, not {self.rho}")
+            message = "stop_at_drop must be a share between 0 and 1, such as 0.95"
+            raise ValueError(f"{message}, not {self.rho}")
         whole_number(
             "over_last, the number of evaluations in a median,", self.over_last, 1
         )
@@ -267,9 +269,9 @@ def read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
             )
         return StopRule()
     try:
-        kept = run.read_note(RHO)
-        kept.pop(_TOLD, None)
-        return StopRule(**kept)
+        note = run.read_note(RHO)
+        note.pop(_TOLD, None)
+        return StopRule(**note)
     except (TypeError, ValueError) as error:
         raise StoreError(f"{run.path / RHO} is broken: {error}; delete it") from None
 
@@ -349,9 +351,9 @@ def write_held_out(
     guessing = losses_of_guessing(labels, members)
     is_known = np.isfinite(guessing)
     mean = float(guessing[is_known].mean()) if is_known.any() else np.inf
-    kept = {"losses": losses[is_known].astype(np.float32)}
+    arrays = {"losses": losses[is_known].astype(np.float32)}
     about = {_GUESSING: repr(mean)}
-    run.write_tensors(held_out_of(record.name), kept, about, record.weights)
+    run.write_tensors(held_out_of(record.name), arrays, about, record.weights)
 
 
 def read_held_out(
@@ -430,8 +432,8 @@ class Lookout:
         """
         if len(records) < 2:
             raise ValueError("there is no checkpoint after step 0 yet")
-        known = read_held_out(self._run, records)
-        losses, guessing = (None, np.inf) if known is None else known
+        held_out = read_held_out(self._run, records)
+        losses, guessing = (None, np.inf) if held_out is None else held_out
         epochs = np.array([record.epoch for record in records[1:]])
         learned = (1.0 - _BELOW_GUESSING) * self._guessing
         least_drop = 1.0 - learned / max(records[0].median_loss, learned)
@@ -463,10 +465,10 @@ class Lookout:
         names = [record.name for record in records]
         if told is None or not {told.place, told.at} <= {*names}:
             return None
-        known = records[: names.index(told.at) + 1]
+        before = records[: names.index(told.at) + 1]
         place = names.index(told.place)
         return described(
-            self.rule, known, place, told.why, knows_losses=told.knows_losses
+            self.rule, before, place, told.why, knows_losses=told.knows_losses
         )
 
     def tell(self, records: Sequence[Record]) -> Prediction | None:

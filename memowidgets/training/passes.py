@@ -301,9 +301,9 @@ class Capture:
 
     def _keep_mask(self, part: nn.Module, inputs: Any, named: Any) -> None:
         """Keep the first mask that a part receives in a pass, (batch, tokens)."""
-        found = (dict(zip(_names_taken(part), inputs, strict=False)) | named).get(_MASK)
-        if self._mask is None and getattr(found, "ndim", 0) == 2:
-            self._mask = found
+        mask = (dict(zip(_names_taken(part), inputs, strict=False)) | named).get(_MASK)
+        if self._mask is None and getattr(mask, "ndim", 0) == 2:
+            self._mask = mask
 
     def rows(self, logits: Tensor) -> dict[str, Tensor]:
         """Return the values of each sample at each layer, (batch, values).
@@ -322,7 +322,7 @@ class Capture:
                 "tensor; with layers=, choose others of module.named_modules()"
             )
         read_at = _read_at(self._raw.get(_HEAD), logits)
-        found = {}
+        rows = {}
         for name, (part_name, _) in self._layers.items():
             values = self._raw[name]
             if values.ndim == 0 or len(values) != len(logits):
@@ -336,10 +336,10 @@ class Capture:
                 axis = 2 if any(isinstance(part, nn.Conv1d) for part in parts) else 1
                 self.lengths.setdefault(name, set()).add(values.shape[axis])
                 row = values.mean(dim=axis)
-            found[name] = row.float()
+            rows[name] = row.float()
         self._raw.clear()
         self._mask = None
-        return found
+        return rows
 
 
 def named_layers(module: nn.Module, names: Sequence[str] | str) -> Layers:
@@ -351,20 +351,20 @@ def named_layers(module: nn.Module, names: Sequence[str] | str) -> Layers:
         If the module has no such part; the message lists those that it has.
     """
     asked = [names] if isinstance(names, str) else list(names)
-    known = dict(module.named_modules())
-    known.pop("")
+    modules = dict(module.named_modules())
+    modules.pop("")
     if not asked:
         raise ValueError('layers is empty; name parts of the module, or use "auto"')
-    found = {}
+    layers = {}
     for name in map(str, asked):
-        part = name if name in known else name.removesuffix(INPUT)
-        if part not in known:
+        part = name if name in modules else name.removesuffix(INPUT)
+        if part not in modules:
             raise ValueError(
-                f"the module has no layer {quoted(name)}; it has {listed(known)}, and "
-                f"'{next(iter(known), 'name')}{INPUT}' is what goes into one"
+                f"the module has no layer {quoted(name)}; it has {listed(modules)}, and "
+                f"'{next(iter(modules), 'name')}{INPUT}' is what goes into one"
             )
-        found[name] = part, part != name
-    return found
+        layers[name] = part, part != name
+    return layers
 
 
 def last_layer(module: nn.Module, run: Callable[[], Tensor]) -> str:
@@ -567,7 +567,7 @@ class Looker:
             size = min(self.batches.size, len(self.labels))
             what = f"a forward pass over {size} samples at once beside the training"
             with room_for(what, "pass a smaller batch_size= to mw.watch"):
-                found = filled_pass(
+                result = filled_pass(
                     self.batches,
                     answer,
                     len(self.labels),
@@ -588,7 +588,7 @@ class Looker:
                 f"mean at {listed(map(quoted, changing), 5)} includes padding and depends on the "
                 "batch; give the mask to a parameter attention_mask, or choose layers with layers="
             )
-        return found
+        return result
 
     def test(self, module: nn.Module, progress: Progress) -> Unseen | None:
         """Run the module over the held-out samples, if there are any."""
@@ -752,29 +752,29 @@ def ask(
         If what the forward returns is not a column of logits for each class.
     """
     output = forward(module, inputs)
-    found = output.get("logits") if isinstance(output, dict) else None
-    found = getattr(output, "logits", output) if found is None else found
+    result = output.get("logits") if isinstance(output, dict) else None
+    result = getattr(output, "logits", output) if result is None else result
     advice = "pass forward=, a function of (module, inputs) that returns such logits"
-    if isinstance(found, tuple | list) and found:
+    if isinstance(result, tuple | list) and result:
         tables = [
             t
-            for t in found
+            for t in result
             if getattr(t, "ndim", 0) == 2 and len(t) == n and t.shape[1] > 1
         ]
         narrow = min((table.shape[1] for table in tables), default=0)
-        found = found[0]
-        if tables and found is tables[0] and found.shape[1] > narrow:
+        result = result[0]
+        if tables and result is tables[0] and result.shape[1] > narrow:
             raise ValueError(
-                f"the module returns several outputs, the first with {found.shape[1]} columns and "
+                f"the module returns several outputs, the first with {result.shape[1]} columns and "
                 f"another with {narrow}, so the first may be features and not logits; {advice}"
             )
-    shape = tuple(getattr(found, "shape", ()))
+    shape = tuple(getattr(result, "shape", ()))
     if len(shape) != 2 or shape[0] != n or shape[1] < 2:
         raise ValueError(
-            f"the module returns {type(found).__name__} of shape {shape} for {n} samples, not "
+            f"the module returns {type(result).__name__} of shape {shape} for {n} samples, not "
             f"logits (batch, classes); {advice}, for one logit z torch.cat([0 * z, z], dim=1)"
         )
-    logits: Tensor = found
+    logits: Tensor = result
     return logits
 
 

@@ -93,7 +93,7 @@ def make_probe(
 
     version = torch.__version__.partition("+")[0]
     numbers = Numbers()
-    made = {
+    probe = {
         "torch": version,
         "machine": platform.machine(),
         "device": "cpu",
@@ -101,11 +101,11 @@ def make_probe(
     }
     if model.has_user_code(data):
         asked = data.take(rows[:SAMPLES])
-        made["device"], found = _module(model, asked)
-        numbers |= found
+        probe["device"], module_numbers = _module(model, asked)
+        numbers |= module_numbers
         if model.draws_weights:
-            again = {**made, "numbers": _module(model, asked)[1]}
-            if difference := first_apart(made, again):
+            again = {**probe, "numbers": _module(model, asked)[1]}
+            if difference := first_apart(probe, again):
                 raise ValueError(
                     f"two modules that the model makes under one seed differ: {difference}. Draw "
                     "random numbers from torch's or NumPy's global generator, which are seeded"
@@ -117,7 +117,7 @@ def make_probe(
     if callable(settings.schedule):
         numbers["schedule factors"] = _schedule(settings, n_members)
     has_functions = numbers or callable(settings.optimizer)
-    return made if has_functions else {}
+    return probe if has_functions else {}
 
 
 def first_apart(stored: Mapping[str, Any], here: Mapping[str, Any]) -> str:
@@ -180,10 +180,10 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
     model = recipe.model
     settings = recipe.settings
     here = make_probe(model, recipe.data, design.pool, settings, len(design.members))
-    if found := first_apart(stored, here):
+    if difference := first_apart(stored, here):
         raise StoreError(
-            f"a function does something else here than where the run was begun: {found}. Use the "
-            "same code, or choose another path"
+            "a function does something else here than where the run was begun: "
+            f"{difference}. Use the same code, or choose another path"
         )
 
 
@@ -206,13 +206,13 @@ def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
         if not all(weights.requires_grad for weights in module.parameters()):
             module = copy.deepcopy(module)  # the frozen part may be every module's
         module = module.float()
-        found: Numbers = {}
+        numbers: Numbers = {}
         for i, (name, p) in enumerate(module.named_parameters()):
-            found[f"{_WEIGHTS} {quoted(name)}"] = [
+            numbers[f"{_WEIGHTS} {quoted(name)}"] = [
                 *map(float, p.shape),
                 float(p.requires_grad),
             ]
-            found[f"{_FIRST} {quoted(name)}"] = _size_and_place(p, i)
+            numbers[f"{_FIRST} {quoted(name)}"] = _size_and_place(p, i)
         device = next(module.parameters(), torch.empty(0)).device
         labels = torch.arange(len(data), device=device) % len(data.class_names)
         inputs = model.feeder(data, device)(np.arange(len(data)))
@@ -225,16 +225,16 @@ def _module(model: Model, data: Dataset) -> tuple[str, Numbers]:
         with model.capture_layers(module) as layers:
             answers = _answers(*_logits_and_losses(model, module, inputs, labels))
         if not np.isfinite(answers).all():  # as of weights whose logarithm it takes
-            return device.type, found
-        found["module logits"] = answers.ravel().tolist()
+            return device.type, numbers
+        numbers["module logits"] = answers.ravel().tolist()
         # a representation may become another one while logits and gradients stay
         for i, name in enumerate(model.layer_names(module)):
-            found[f"module layer {quoted(name)}"] = _size_and_place(layers[name], i)
+            numbers[f"module layer {quoted(name)}"] = _size_and_place(layers[name], i)
         with suppress(RuntimeError, ValueError, TypeError):
             trained = _training_pass(model, module.double(), _cast(inputs), labels)
             if np.isfinite(trained["training logits"]).all():
-                found |= trained
-    return device.type, found
+                numbers |= trained
+    return device.type, numbers
 
 
 def _logits_and_losses(
@@ -260,8 +260,8 @@ def _answers(logits: Tensor, losses: Tensor) -> NDArray[np.float64]:
     """Return logits and losses as one array, (n, classes + 1)."""
     import torch
 
-    found = torch.cat([logits, losses[:, None]], dim=1).detach()
-    return np.asarray(found.float().cpu().numpy(), np.float64)
+    answers = torch.cat([logits, losses[:, None]], dim=1).detach()
+    return np.asarray(answers.float().cpu().numpy(), np.float64)
 
 
 def _training_pass(
@@ -280,13 +280,13 @@ def _training_pass(
     total = (shown * torch.from_numpy(_numbers(shown.shape, 0)).to(shown.device)).sum()
     if total.requires_grad:
         total.backward()  # type: ignore[no-untyped-call]
-    found = {"training logits": _answers(logits, losses).ravel().tolist()}
+    numbers = {"training logits": _answers(logits, losses).ravel().tolist()}
     for i, (name, p) in enumerate(module.named_parameters()):
         own = _NONE if p.grad is None else _size_and_place(p.grad, i)
-        found[f"training gradient of {quoted(name)}"] = own
+        numbers[f"training gradient of {quoted(name)}"] = own
     for i, (name, buffer) in enumerate(module.named_buffers()):
-        found[f"training buffer of {quoted(name)}"] = _size_and_place(buffer, i)
-    return found
+        numbers[f"training buffer of {quoted(name)}"] = _size_and_place(buffer, i)
+    return numbers
 
 
 def _cast(inputs: Any) -> Any:

@@ -62,12 +62,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             state = obj.__reduce_ex__(2)[2]
             return _made_model, (type(obj), copy.copy(obj.config)), state
         if isinstance(obj, FunctionType) and _is_inner(obj):
-            made = (obj.__code__, obj.__module__, obj.__closure__)
+            parts = (obj.__code__, obj.__module__, obj.__closure__)
             defaults = {
                 "__defaults__": obj.__defaults__,
                 "__kwdefaults__": obj.__kwdefaults__,
             }
-            return _made_function, made, (vars(obj), defaults)
+            return _made_function, parts, (vars(obj), defaults)
         return super().reducer_override(obj)
 
 
@@ -84,10 +84,10 @@ def _made_model(kind: type, config: Any) -> Any:
     """Return a model without parts, which its class knows as one that was made in this process."""
     from transformers import PreTrainedModel
 
-    made: Any = object.__new__(kind)
+    model: Any = object.__new__(kind)
     # not the class's own __init__, which makes parts and may take more than a configuration
-    PreTrainedModel.__init__(made, config)
-    return made
+    PreTrainedModel.__init__(model, config)
+    return model
 
 
 def _made_function(

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
+from threading import Thread
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["cores", "on_all_cores", "one_thread_each"]
+__all__ = ["cores", "has_threads", "on_all_cores", "one_thread_each"]
 
 Piece = TypeVar("Piece")
 Found = TypeVar("Found")
@@ -23,6 +24,16 @@ def cores() -> int:
     return int(cpu_count())
 
 
+@cache
+def has_threads() -> bool:
+    """Return whether this process can start threads; Python in a browser's page cannot."""
+    try:
+        Thread(target=int).start()
+    except RuntimeError:
+        return False
+    return True
+
+
 def on_all_cores(
     work: Callable[[Piece], Found], pieces: Sequence[Piece]
 ) -> Iterator[Found]:
@@ -30,8 +41,12 @@ def on_all_cores(
     if len(pieces) == 1:
         yield work(pieces[0])
         return
-    with one_thread_each(), ThreadPoolExecutor(min(cores(), len(pieces))) as pool:
-        yield from pool.map(work, pieces)
+    with one_thread_each():
+        if not has_threads():
+            yield from map(work, pieces)
+            return
+        with ThreadPoolExecutor(min(cores(), len(pieces))) as pool:
+            yield from pool.map(work, pieces)
 
 
 def one_thread_each() -> AbstractContextManager[Any]:

@@ -7,6 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from memowidgets.cores import on_all_cores, one_thread_each
+from tests.programs import printed
 
 
 def threads():
@@ -59,3 +60,42 @@ def two_threads():
     np.ones((2, 2)) @ np.ones((2, 2))
     with threadpool_limits(2, "blas"):
         yield
+
+
+WITHOUT_THREADS = """
+import threading
+
+def refuse(self):
+    raise RuntimeError("can't start new thread")
+
+threading.Thread.start = refuse
+
+import numpy as np
+import memowidgets as mw
+from memowidgets.metrics import PSMI
+
+rng = np.random.default_rng(0)
+given = rng.normal(size=(400, 64)), rng.integers(0, 5, 400)
+scores = PSMI().fit(*given).score_samples(*given)
+assert np.isfinite(scores).all()
+
+@mw.score("norm")
+def norm(representations):
+    return -np.linalg.norm(representations, axis=1)
+
+audit = mw.open_recorded("digits")
+dashboard = audit.dashboard()
+assert dashboard.wait(0) and dashboard.computed
+dashboard.metric = "norm"
+dashboard.compute()
+assert dashboard.wait(0) and dashboard.computed
+dashboard.comparing = [{"metric": "psmi", "layer": dashboard.layer, "checkpoint": "epoch-3"}]
+assert dashboard.wait(0)
+dashboard.close()
+print(len(audit.flagged("norm", share=0.1)))
+"""
+
+
+def test_an_audit_works_where_no_thread_can_be_started():
+    """As in Python that runs in a browser's page."""
+    assert int(printed(WITHOUT_THREADS)) == 80

@@ -20,6 +20,7 @@ import IPython
 import traitlets
 from ipywidgets import Widget
 
+from memowidgets.cores import has_threads
 from memowidgets.store import without_advice
 from memowidgets.vocabulary import quoted, visible
 from memowidgets.widgets.messages import checked_message
@@ -321,6 +322,8 @@ def _running() -> _Origin | None:
 def in_background(job: Callable[[], None], name: str) -> threading.Event:
     """Do a job in a thread of this name that does not keep the process from ending.
 
+    Where there are no threads, the job is done when this returns.
+
     Returns
     -------
     threading.Event
@@ -339,7 +342,10 @@ def in_background(job: Callable[[], None], name: str) -> threading.Event:
         finally:
             done.set()
 
-    threading.Thread(target=work, name=name, daemon=True).start()
+    if has_threads():
+        threading.Thread(target=work, name=name, daemon=True).start()
+    else:
+        work()
     return done
 
 
@@ -350,6 +356,8 @@ def watch(
     owner: Owner, look: Callable[[Owner], object], seconds: float
 ) -> Callable[[], None]:
     """Call ``look(owner)`` at regular times, in a thread that does not keep the owner alive.
+
+    Where there are no threads, nobody looks: the user asks for what is new.
 
     Parameters
     ----------
@@ -376,7 +384,8 @@ def watch(
             look(there)
             del there
 
-    threading.Thread(target=work, name="memowidgets-watch", daemon=True).start()
+    if has_threads():
+        threading.Thread(target=work, name="memowidgets-watch", daemon=True).start()
     return end.set
 
 

@@ -13,7 +13,7 @@ from typing import Any
 PURPOSES = {
     "train": "training and auditing models",
     "llm": "language models and for models and data of the hub",
-    "figures": "figures as pictures and files",
+    "figures": "figures",
     "vision": "pictures in files",
     "quantized": "weights in 4 bits",
     "lab": "notebooks and dashboards in the browser",
@@ -27,6 +27,7 @@ LIBRARIES = {
     "huggingface_hub": "llm",
     "pyarrow": "llm",
     "bitsandbytes": "quantized",
+    "altair": "figures",
     "vl_convert": "figures",
     "PIL": "vision",
     "dask": "dask",

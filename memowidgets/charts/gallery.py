@@ -6,13 +6,10 @@ import base64
 import html
 import io
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
-
-from memowidgets.extras import pip_install
 
 
 class Figures(Mapping[str, Any]):
@@ -86,14 +83,7 @@ class Figures(Mapping[str, Any]):
     def _repr_html_(self) -> str:
         """Return all figures as pictures embedded in the page."""
         parts = [_table(name, table) for name, table in self.tables.items()]
-        if find_spec("vl_convert") is not None:
-            parts += [self._picture(name) for name in self]
-        elif self._charts:
-            parts.append(
-                f"<p>{html.escape(', '.join(self))}: figures are drawn as pictures by vl-convert "
-                f"(<code>{pip_install('figures')}</code>). Without it, JupyterLab shows one at a "
-                f"time: <code>figures[{next(iter(self))!r}]</code>.</p>"
-            )
+        parts += [self._picture(name) for name in self]
         if self.missing:
             items = "".join(
                 f"<li><b>{html.escape(names)}</b>: {html.escape(reason)}</li>"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from memowidgets.extras import pip_install
 from memowidgets.registry import own_names, spoken
 from memowidgets.vocabulary import COLUMNS, listed
 
@@ -240,21 +238,10 @@ _CONFIGURATION: dict[str, Any] = {
 
 
 class _Picture:
-    """Display as an SVG picture, because Altair's own display fetches scripts from a CDN.
-
-    Without vl-convert, JupyterLab and Notebook draw the chart by the Vega-Lite that they have.
-    """
+    """Display as an SVG picture, because Altair's own display fetches scripts from a CDN."""
 
     def _repr_mimebundle_(self, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
         chart = cast("alt.Chart", self)
-        if find_spec("vl_convert") is None:
-            text = (
-                f"a chart; pictures of charts need vl-convert: {pip_install('figures')}"
-            )
-            return {
-                "application/vnd.vegalite.v5+json": chart.to_dict(),
-                "text/plain": text,
-            }
         picture = io.StringIO()
         chart.save(picture, format="svg")
         return {"image/svg+xml": picture.getvalue(), "text/plain": "a chart"}

@@ -90,10 +90,6 @@ for audit in (
     dashboard.close()
     page = audit.report(f"of-{len(audit.members)}.html")
     assert "memowidgets[figures]" in page.read_text(encoding="utf-8")
-figures = audit.figures()
-figures._repr_html_()
-for chart in figures.values():
-    assert "layer" in str(chart._repr_mimebundle_()["application/vnd.vegalite.v5+json"])
 for name in ("MemorizationPlayground", "PSMIPlayground", "LiRAPlayground", "TheoremPlayground"):
     getattr(mw.teaching, name)().close()
 assert main(["demo", "--no-browser", "--out", "demo"]) == 0
@@ -114,6 +110,8 @@ for extra, call in {
     "llm": lambda: mw.models.CausalLM.from_pretrained("folder"),
     "llm ": lambda: mw.models.SequenceClassifier.from_pretrained("folder"),
     "quantized": lambda: check_quantization("nf4"),
+    "figures": lambda: mw.open_recorded("digits").figures(),
+    "figures ": lambda: mw.charts.roc,
     "llm,vision": lambda: mw.models.ImageClassifier.from_pretrained("folder"),
     "llm  ": lambda: mw.training.MemorizationCallback,
     "llm   ": lambda: mw.data.fetch_mcq("mmlu"),

@@ -307,10 +307,8 @@ class _Gathering:
     def _figures(self) -> tuple[Figure, ...]:
         """The figures that `Audit.figures` draws."""
         evidence = self._evidence
-        if find_spec("vl_convert") is None:
-            self._miss(
-                "figures", f"they are drawn by vl-convert: {pip_install('figures')}"
-            )
+        if find_spec("altair") is None:
+            self._miss("figures", f"they are drawn by Altair: {pip_install('figures')}")
             return ()
         from memowidgets.audit.views.figures import audit_figures  # it imports Altair
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 project = "memowidgets"
 author = "memowidgets contributors"
 version = release = installed("memowidgets")
+
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+SOURCE = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["urls"]["Source"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["_static"]
@@ -71,6 +75,11 @@ html_theme_options = {
         "color-brand-content": "#72b7ea",
     },
     "footer_icons": [],
+    # "Edit this page", of the repository that pyproject.toml names
+    "source_repository": SOURCE,
+    "source_branch": "main",
+    "source_directory": "docs/",
+    "top_of_page_buttons": ["edit"],
 }
 
 

@@ -1,14 +1,18 @@
-"""Results of the pure rooms on made data, to hold a change of their code against them.
+"""Results of the pure rooms on made data, and evaluations of the recordings, held against others.
 
     python -m benchmarks.same before.npz
 
 writes the results where the file is not there, and compares them with it where it is: the exit
-status is 1 if one of them differs by more than 1e-12 of its size. All seeds are fixed.
+status is 1 if one of them differs by more than 1e-12 of its size. All seeds are fixed. For the
+results of another checkout, write them with its package:
+
+    PYTHONPATH=OTHER python -P benchmarks/same.py before.npz
 """
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import memowidgets as mw
 from memowidgets import evaluation, memorization, metrics
 from memowidgets.evaluation.curve import Truly
 from memowidgets.evaluation.scored import Scored
@@ -23,6 +28,13 @@ from memowidgets.memorization.densities import excess_kurtosis
 from memowidgets.memorization.posterior import redrawn_truths
 from memowidgets.metrics.logits import other_columns
 
+RECORDED = (
+    "digits",
+    "banking77-smollm2",
+    "mmlu-field-smollm2",
+    "cifar10-wrn",
+    "patients-smollm2",
+)
 TOLERANCE = 1e-12  # relative
 Results = dict[str, NDArray[Any]]
 # samples, features, classes: the plane, few and many classes, curves, rotated directions, and a
@@ -72,7 +84,13 @@ def is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 def every_result() -> Iterator[tuple[str, Any]]:
     """Yield each result with its name."""
-    for results in (of_psmi, of_other_metrics, of_shadow_models, of_evaluations):
+    for results in (
+        of_psmi,
+        of_other_metrics,
+        of_shadow_models,
+        of_evaluations,
+        of_recordings,
+    ):
         yield from results()
 
 
@@ -208,6 +226,28 @@ def of_evaluations() -> Iterator[tuple[str, Any]]:
     yield "below class", evaluation.below_class(good, labels)
     yield "lowest share", evaluation.lowest_share(good, 0.2)
     yield "counts", list(scored.counts(0.1, None).values())
+
+
+def of_recordings() -> Iterator[tuple[str, Any]]:
+    """Yield the evaluation of each score of each recorded audit, where it predicts."""
+    for name in RECORDED:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # of samples that are not at hand
+            audit = mw.open_recorded(name)
+        yield f"{name} log-LiRA", audit.log_lira()
+        for metric in audit.metrics:
+            found = audit.evaluate(metric)
+            of = f"{name} {metric}"
+            yield f"{of} scores", found.scores
+            yield f"{of} memorised", found.memorized
+            yield f"{of} curve", found.roc
+            yield f"{of} auc", [found.auc, *found.auc_interval]
+            yield f"{of} true auc", [found.true_auc, *(found.true_auc_interval or ())]
+            point = found.at(found.threshold("youden"))
+            rates = (point.tpr_interval, point.fpr_interval, point.precision_interval)
+            yield f"{of} rates", rates
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import combinations
 from types import UnionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.vocabulary import quoted, visible
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _AT_ONCE = 2**22  # values
 _FEW = 20  # labels that may all differ
@@ -52,7 +55,7 @@ def as_code(value: object) -> str:
 
 def real_number(
     name: str,
-    value: Any,
+    value: object,
     low: float = -math.inf,
     high: float = math.inf,
     *,
@@ -64,7 +67,7 @@ def real_number(
     ----------
     name : str
         Name of the number in the message.
-    value : Any
+    value : object
         What was given.
     low, high : float
         Limits.
@@ -95,14 +98,16 @@ def real_number(
     return float(value)
 
 
-def whole_number(name: str, value: Any, least: int = 0, most: float = math.inf) -> int:
+def whole_number(
+    name: str, value: object, least: int = 0, most: float = math.inf
+) -> int:
     """Return a whole number, which may be given as a float such as 2.0.
 
     Parameters
     ----------
     name : str
         Name of the number in the message.
-    value : Any
+    value : object
         What was given.
     least, most : int
         Limits.
@@ -130,11 +135,11 @@ def whole_number(name: str, value: Any, least: int = 0, most: float = math.inf) 
     return int(value)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def several(name: str, values: Any) -> list[Any]:
+def several(name: str, values: object) -> list[Any]:
     """Return the values of an iterable that is no text.
 
     Raises
@@ -157,12 +162,12 @@ def several(name: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def has_form(value: Any, form: Any) -> bool:
+def has_form(value: object, form: Any) -> bool:
     """Return whether what JSON gave, maybe from an untrusted file, has a form.
 
     Parameters
     ----------
-    value : Any
+    value : object
         What was read.
     form : type, list, tuple, dict, or callable
         A type or a union of types, where no bool is a number and each int is a float;
@@ -176,15 +181,16 @@ def has_form(value: Any, form: Any) -> bool:
     True
     """
     if isinstance(form, dict):
-        names = value if str in form else form
         return isinstance(value, dict) and all(
-            has_form(value.get(name), form.get(name, form.get(str))) for name in names
+            has_form(value.get(name), form.get(name, form.get(str)))
+            for name in (value if str in form else form)
         )
     if isinstance(form, list | tuple):
-        fits = isinstance(value, list) and (
-            isinstance(form, list) or len(value) == len(form)
+        return (
+            isinstance(value, list)
+            and (isinstance(form, list) or len(value) == len(form))
+            and all(has_form(inner, form[0]) for inner in value)
         )
-        return fits and all(has_form(inner, form[0]) for inner in value)
     if not isinstance(form, type | UnionType):
         return bool(form(value))
     if isinstance(value, bool):
@@ -192,7 +198,7 @@ def has_form(value: Any, form: Any) -> bool:
     return isinstance(value, form) or (isinstance(value, int) and isinstance(0.0, form))
 
 
-def is_tensor(array: object) -> bool:
+def is_tensor(array: object) -> TypeGuard[Tensor]:
     """Return whether `array` is a torch tensor, without importing torch."""
     # another thread may be importing torch right now; then there is no tensor yet
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
@@ -222,7 +228,7 @@ def are_tensors(values: object) -> bool:
     return any(map(is_tensor, first))
 
 
-def strided(tensor: Any, what: str = "a tensor") -> Any:
+def strided(tensor: Tensor, what: str = "a tensor") -> Tensor:
     """Return a torch tensor that has a value at each place, without its gradient.
 
     Raises
@@ -245,7 +251,7 @@ def strided(tensor: Any, what: str = "a tensor") -> Any:
     return tensor.detach().resolve_conj().resolve_neg()
 
 
-def to_numpy(array: Any, what: str = "a tensor") -> NDArray[Any]:
+def to_numpy(array: object, what: str = "a tensor") -> NDArray[Any]:
     """Return an array, list, tensor or list of tensors as an array in this machine's byte order.
 
     A float that NumPy does not have, such as bfloat16, becomes float32. A missing value (NA) in
@@ -291,7 +297,7 @@ def _native(array: NDArray[Any]) -> NDArray[Any]:
     return array if kind.isnative else array.astype(kind.newbyteorder("="))
 
 
-def real_numbers(values: Any, what: str) -> NDArray[Any]:
+def real_numbers(values: object, what: str) -> NDArray[Any]:
     """Return an array or tensor of real numbers, with the type that they have.
 
     Raises
@@ -384,13 +390,14 @@ def check_finite(
         )
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Return a value as text: a whole number without its decimal point."""
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if whole else str(value)
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
 
 
-def id_text(name: Any) -> str:
+def id_text(name: object) -> str:
     """Return an id of any type as the text by which files name the sample.
 
     Examples
@@ -412,7 +419,7 @@ def id_text(name: Any) -> str:
     return as_text(name)
 
 
-def index_of(given: Any) -> Any:
+def index_of(given: object) -> Any:
     """Return the index of a Series, a DataFrame or a dataset, or an Index itself; else None."""
     pandas = sys.modules.get("pandas")
     if pandas is None:
@@ -650,7 +657,7 @@ def is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def check_version(version: Any) -> None:
+def check_version(version: object) -> None:
     """Raise for a version that is not a text."""
     if version is not None and not (isinstance(version, str) and version):
         raise TypeError(f'version must be a text such as "1", not {version!r}')

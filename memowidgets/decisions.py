@@ -167,7 +167,7 @@ class DecisionLog:
         """Whether decisions cannot be stored, because the run is a recording."""
         return self._run is not None and self._run.read_only
 
-    def __getitem__(self, name: Any) -> Decision:
+    def __getitem__(self, name: object) -> Decision:
         return self.table().get(id_text(name), UNDECIDED)
 
     def __len__(self) -> int:
@@ -315,11 +315,11 @@ class DecisionLog:
 
     # Listeners
 
-    def listen(self, listener: Any) -> None:
+    def listen(self, listener: object) -> None:
         """Call ``listener.decisions_changed()`` after each change, while the listener lives."""
         self._listeners.add(listener)
 
-    def unlisten(self, listener: Any) -> None:
+    def unlisten(self, listener: object) -> None:
         """Stop calling the listener."""
         self._listeners.discard(listener)
 
@@ -343,7 +343,7 @@ class DecisionLog:
             )
         return to
 
-    def _checked(self, given: Any) -> str:
+    def _checked(self, given: object) -> str:
         """Return the text of an id that can be decided on, or raise."""
         if is_missing(given) or not isinstance(given, Hashable):
             raise TypeError(f"an id must be a text or a number, not {as_code(given)}")
@@ -429,7 +429,7 @@ def _user() -> str:
     return ""
 
 
-def _checked_name(by: Any) -> str:
+def _checked_name(by: object) -> str:
     """Return who decides, or raise."""
     if not isinstance(by, str) or not 0 < len(by.strip()) <= _MOST_OF_NAME:
         raise ValueError(

@@ -58,7 +58,7 @@ class Note(str):
     key: str
     numbers: dict[str, Any]
 
-    def __new__(cls, key: str, sentence: str, **numbers: Any) -> Self:  # noqa: D102 - the class
+    def __new__(cls, key: str, sentence: str, **numbers: object) -> Self:  # noqa: D102 - the class
         note = super().__new__(cls, sentence)
         note.key = key
         note.numbers = numbers

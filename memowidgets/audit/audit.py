@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from memowidgets.audit.numbers.definitions import MemorizationComparison
     from memowidgets.charts import Figures
     from memowidgets.training.script import ScriptWatch
+    from memowidgets.training.trainer_callback import TrainerPasses
     from memowidgets.widgets import Dashboard
 
 
@@ -143,7 +144,7 @@ class Audit:
         return cls._with(_run=run, **own, _log=log_of(run.data, run.run))
 
     @classmethod
-    def _with(cls, **parts: Any) -> Self:
+    def _with(cls, **parts: object) -> Self:
         audit = cls.__new__(cls)
         vars(audit).update(parts)
         return audit
@@ -212,7 +213,7 @@ class Audit:
         representations: ArrayLike | Mapping[Any, ArrayLike] | None = None,
         logits: ArrayLike | None = None,
         log_lira: ArrayLike | None = None,
-        samples: Any = None,
+        samples: object = None,
         *,
         ids: Sequence[Any] | None = None,
         class_names: Sequence[str] | None = None,
@@ -440,8 +441,8 @@ class Audit:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: object,
+        X: object,
         y: ArrayLike,
         path: str | os.PathLike[str],
         members: Members = "half",
@@ -762,7 +763,7 @@ class Audit:
         over_last: int = 1,
         checkpoint_every: float | None = None,
         keep: str = "all",
-    ) -> Recorder:
+    ) -> Recorder[TrainerPasses]:
         """Return what keeps the checkpoints of a target that is trained elsewhere.
 
         `memowidgets.training.MemorizationCallback` uses it, for transformers' Trainer.

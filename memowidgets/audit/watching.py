@@ -31,6 +31,7 @@ from memowidgets.training.draws import Draws
 from memowidgets.training.origin import Origin, origin_of_loop
 from memowidgets.training.passes import (
     Batches,
+    Looker,
     check_module,
     looker_of,
     tensors_of,
@@ -51,7 +52,7 @@ _EVERY, _RARELY = (
 
 def watch(
     module: nn.Module,
-    data: Any,
+    data: object,
     path: str | os.PathLike[str],
     steps_per_epoch: int,
     forward: Callable[[Any, Any], Any] | None = None,
@@ -60,7 +61,7 @@ def watch(
     stop_at_drop: float | None = 0.95,
     *,
     keep: str = "all",
-    held_out: Any = None,
+    held_out: object = None,
     over_last: int = 1,
     batch_size: int | None = None,
     class_names: Sequence[str] | None = None,
@@ -194,7 +195,7 @@ def watch(
     plan = CheckpointPlan(whole_number(steps, steps_per_epoch, 1), every)
     stop = stop_rule(stop_at_drop, over_last)
 
-    def begin() -> tuple[Run, Recorder, int]:
+    def begin() -> tuple[Run, Recorder[Looker], int]:
         check_module(module)
         check_given(data, class_names, ids)
         check_version(version)
@@ -287,14 +288,14 @@ class Watch:
         module: nn.Module,
         path: str | os.PathLike[str],
         plan: CheckpointPlan,
-        begin: Callable[[], tuple[Run, Recorder, int]],
+        begin: Callable[[], tuple[Run, Recorder[Looker], int]],
         *,
         widens: bool,
     ) -> None:
         self._module, self._path, self._plan = module, path, plan
         self.steps_per_epoch = plan.steps_per_epoch
         self._run: Run | None = None  # in the first process, as the recorder
-        self._recorder: Recorder | None = None
+        self._recorder: Recorder[Looker] | None = None
 
         def begun() -> tuple[int, bool]:
             self._run, self._recorder, step = begin()
@@ -374,7 +375,7 @@ class Watch:
         if self._recorder is not None:
             self._recorder.name_origin(origin)
 
-    def count_draws(self, loader: Any) -> None:
+    def count_draws(self, loader: object) -> None:
         """Count how often a loader draws each sample, from before it is iterated over.
 
         Samples that are never drawn then have no score. `LightningCallback` calls this. Nothing is
@@ -382,7 +383,7 @@ class Watch:
         """
         if self._recorder is None:
             return
-        rows: Any = self._recorder.passes.batches.rows
+        rows = self._recorder.passes.batches.rows
         if not hasattr(loader, "dataset") or loader.dataset is not rows:
             return
         draws = Draws(loader, [[i] for i in range(len(rows))])

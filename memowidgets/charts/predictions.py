@@ -234,7 +234,7 @@ def _at(
     return rows[rows["tau"] <= tau].groupby(by, sort=False).last().reset_index()
 
 
-def _areas(rows: pd.DataFrame, color: Any) -> alt.Chart:
+def _areas(rows: pd.DataFrame, color: object) -> alt.Chart:
     """Return the AUCs, below the panel: inside it, those of many scores would cover curves."""
     areas = rows.drop_duplicates("label")[["label", "auc"]].assign(fpr=0)
     areas["text"] = [f"{row.label} {row.auc:.2f}" for row in areas.itertuples()]

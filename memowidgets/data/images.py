@@ -186,7 +186,7 @@ class ImageDataset(Dataset):
     @classmethod
     def from_hf(
         cls,
-        dataset: Any,
+        dataset: object,
         image: str = "image",
         label: str = "label",
         class_names: Sequence[str] | None = None,

@@ -189,7 +189,7 @@ def shown_column(name: object) -> str:
     return describe_value(str(name), _A_NAME)
 
 
-def rows_of_frame(frame: pd.DataFrame, label: Any) -> Rows:
+def rows_of_frame(frame: pd.DataFrame, label: object) -> Rows:
     """Return the rows of a DataFrame whose columns may have any names, but not one twice.
 
     Categories of the column of labels number the classes in their own order.
@@ -429,7 +429,7 @@ class FileDataset(Dataset):
         *,
         sep: str = ",",
         decimal: str = ".",
-        **how: Any,
+        **how: object,
     ) -> Self:
         r"""Read a CSV file in UTF-8 with a header. An empty cell is a missing value.
 
@@ -472,7 +472,7 @@ class FileDataset(Dataset):
         return cls._from_file("from_csv", path, read_csv(path, **cells), how, **cells)
 
     @classmethod
-    def from_jsonl(cls, path: str | os.PathLike[str], **how: Any) -> Self:
+    def from_jsonl(cls, path: str | os.PathLike[str], **how: object) -> Self:
         r"""Read a JSON Lines file in UTF-8, with one object per line and its keys as columns.
 
         A key that an object lacks, or whose value is null, is a missing value.
@@ -508,7 +508,7 @@ class FileDataset(Dataset):
         return cls._from_file("from_jsonl", path, read_jsonl(path), how)
 
     @classmethod
-    def from_hf(cls, dataset: Any, **how: Any) -> Self:
+    def from_hf(cls, dataset: object, **how: object) -> Self:
         """Create a dataset from a `datasets.Dataset` in memory.
 
         Parameters
@@ -536,7 +536,7 @@ class FileDataset(Dataset):
 
     @classmethod
     def _from_file(
-        cls, loader: str, path: Any, rows: Rows, how: dict[str, Any], **cells: str
+        cls, loader: str, path: object, rows: Rows, how: dict[str, Any], **cells: str
     ) -> Self:
         how = cls._source_keywords(how)
         data = cls._from_rows(rows, **how)
@@ -753,7 +753,7 @@ class TextDataset(FileDataset):
         labels: IntArray,
         class_names: tuple[str, ...],
         ids: NDArray[np.str_],
-        own_ids: Any,
+        own_ids: object,
     ) -> Self:
         data = cls(ids, labels, class_names, texts=words, own_ids=own_ids)
         data._warn_of_contradictions()
@@ -804,14 +804,14 @@ class TextDataset(FileDataset):
         return self._copy_with(texts=tuple(words))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value as JSON has it; a missing number is null."""
     if isinstance(value, float | np.floating):
         return None if np.isnan(value) else float(value)
     return int(value) if isinstance(value, np.integer) else value
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> Any:
     """Return a value as a cell has it: options as JSON, a missing value as nothing."""
     return json.dumps(value) if isinstance(value, tuple) else _plain(value)
 
@@ -829,7 +829,7 @@ def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[An
     return [None if label is None else int(label) for label in labels]
 
 
-def checked_text(value: Any, what: str, where: str) -> str:
+def checked_text(value: object, what: str, where: str) -> str:
     """Return a text, or raise if it is missing, empty or cannot be tokenized."""
     if is_missing(value):
         raise ValueError(f"{where}: the {what} is missing")

@@ -116,7 +116,7 @@ def _read_gaps(
     shadow_gaps: ArrayLike,
     shadow_members: ArrayLike,
     target_gaps: ArrayLike,
-    **others: Any,
+    **others: object,
 ) -> tuple[Table, Mask, Floats]:
     """Return gaps and members of the shadow models, and the target's gaps, or raise."""
     gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")

@@ -33,58 +33,105 @@ _SAFE = (1e-6, 1e6)  # magnitudes whose squares float32 can represent
 
 def namespace(array: Array) -> Any:
     """Return the module whose functions work on `array`: numpy or torch."""
-    return sys.modules["torch"] if is_tensor(array) else np
+    return np if isinstance(array, np.ndarray) else sys.modules["torch"]
 
 
-def like(array: Array, values: Any) -> Array:
-    """Return `values` (an array or None) on the device of `array` if that is a tensor."""
-    if is_tensor(array) and values is not None:
-        return sys.modules["torch"].as_tensor(values, device=array.device)
-    return values
+def like(array: Array, values: NDArray[Any]) -> Array:
+    """Return `values` where `array` is: on its device if that is a tensor."""
+    if isinstance(array, np.ndarray):
+        return values
+    return sys.modules["torch"].as_tensor(values, device=array.device)
 
 
-def checked_features(X: Any) -> Array:
-    """Return `X` as an array or a torch tensor of shape (n, d), or raise; sparse ones get dense."""
-    array = checked_numbers(dense(X, "X"), "X")
-    if array.ndim != 2 or 0 in array.shape:
+def fetched(array: Array) -> NDArray[Any]:
+    """Return what was computed here as an array of NumPy."""
+    return array if isinstance(array, np.ndarray) else np.asarray(array.cpu())
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """Real numbers as they were given, one row for each sample, read in pieces.
+
+    They are converted a piece at a time: all at once they could take several times their memory.
+
+    Attributes
+    ----------
+    values : array or tensor
+        The numbers, of whatever type they have. An array may lie on disk.
+    on_device : bool
+        Whether torch works on them on their device. NumPy works on all others.
+    """
+
+    values: Array
+    on_device: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows first."""
+        return tuple(self.values.shape)
+
+    def __getitem__(self, rows: slice | Ints) -> GivenRows:
+        """Return some of the rows, which are not converted yet."""
+        return GivenRows(self.values[rows], self.on_device)
+
+    def in_numpy(self) -> NDArray[Any]:
+        """Return all of them as an array, with the type that they have if NumPy has it."""
+        return to_numpy(self.values)
+
+    def exact(self) -> Floats:
+        """Return all of them as a float64 array."""
+        return np.asarray(self.in_numpy(), dtype=np.float64)
+
+    def floats(self, bits: int) -> Array:
+        """Return all of them as contiguous float32 or float64, where they are worked on."""
+        return as_float(self.values if self.on_device else self.in_numpy(), bits)
+
+
+def checked_features(X: object) -> GivenRows:
+    """Return `X` as rows (n, d), or raise; sparse ones get dense."""
+    rows = checked_numbers(dense(X, "X"), "X")
+    if len(rows.shape) != 2 or 0 in rows.shape:
         raise ValueError(
-            f"X must be (n_samples, n_features), but has shape {tuple(array.shape)}"
+            f"X must be (n_samples, n_features), but has shape {rows.shape}"
         )
-    return array
+    return rows
 
 
-def checked_numbers(values: Any, what: str) -> Array:
-    """Return real numbers as an array, or as a tensor where they are; raise for anything else."""
+def checked_numbers(values: object, what: str) -> GivenRows:
+    """Return real numbers where they are; raise for anything else."""
     if not is_tensor(values):
-        return real_numbers(values, what)
+        return GivenRows(real_numbers(values, what))
     tensor = strided(values, what)
     if tensor.is_complex():
         raise TypeError(
             f"{what} must be real numbers, not values of type {tensor.dtype}"
         )
-    return tensor
+    return GivenRows(tensor, tensor.device.type not in _ON_THE_CPU)
 
 
 def checked_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
     """Return `y` as an array with one label for each sample, or raise."""
-    labels = to_numpy(y, "y")
-    if labels.dtype.kind not in "biu":
-        labels = plain_labels(labels if labels.dtype.kind == "f" else y)
+    labels = plain_labels(y)
+    check_one_each(labels, n_samples)
+    return labels
+
+
+def check_one_each(labels: NDArray[Any], n_samples: int) -> None:
+    """Raise if there is not one label for each sample."""
     if labels.shape != (n_samples,):
         raise ValueError(
             f"y must hold one label for each of the {n_samples} samples, but has shape "
             f"{labels.shape}"
         )
-    return labels
 
 
-def refuse_rows(X: Array, scores: Floats | None = None) -> NoReturn:
+def refuse_rows(X: GivenRows, scores: Floats | None = None) -> NoReturn:
     """Raise for rows that led to a result that is not finite.
 
     Parameters
     ----------
-    X : (n, d) array or tensor
-        All rows.
+    X : GivenRows
+        All rows, (n, d).
     scores : (n,) float64, optional
         Scores of the rows, of which some are not finite.
 
@@ -94,8 +141,8 @@ def refuse_rows(X: Array, scores: Floats | None = None) -> NoReturn:
         With the first row and column that are NaN or infinite. If there is none, with the row that
         is too far from the others: the first without a finite score, or the largest.
     """
-    check_finite(to_numpy(X), "X")
-    largest = np.abs(to_numpy(X).astype(np.float64)).max(axis=1)
+    check_finite(X.in_numpy(), "X")
+    largest = np.abs(X.exact()).max(axis=1)
     row = int(largest.argmax() if scores is None else (~np.isfinite(scores)).argmax())
     raise ValueError(
         f"row {row} of X, with values up to {largest[row]:.3g}, is too far from the fitted rows "
@@ -119,7 +166,7 @@ class Frame:
     scale: float = 1.0
 
     @classmethod
-    def fitting(cls, sample: Array, like_array: Array) -> Frame:
+    def fitting(cls, sample: Array) -> Frame:
         """Return the frame for data of which `sample` holds some rows; neutral if possible."""
         centre = sample.mean(0)
         size = float(abs(sample).max()) or 1.0
@@ -127,24 +174,21 @@ class Frame:
         far = float(((centre / size) ** 2).sum()) > _CENTRE_ABOVE * total
         spread = float(np.sqrt(total / sample.shape[1])) * size
         scale = 1.0 if _SAFE[0] < spread < _SAFE[1] or spread == 0 else spread
-        if not far:
-            return cls(None, scale)
-        return cls(like(like_array, centre) if stays(like_array) else centre, scale)
+        return cls(centre if far else None, scale)
 
     @property
     def neutral(self) -> bool:
         """Whether the frame leaves rows unchanged."""
         return self.shift is None and self.scale == 1.0
 
-    def rows(self, X: Array, start: int, stop: int) -> Array:
-        """Return rows `start` to `stop` in this frame: float32, contiguous, copied if needed."""
-        chunk = X[start:stop]
-        if not self.neutral:
-            chunk = as_float(chunk, 64)
-            if self.shift is not None:
-                chunk = chunk - self.shift
-            chunk = chunk / self.scale
-        return as_float(chunk, 32)
+    def rows(self, X: GivenRows) -> Array:
+        """Return rows in this frame: float32, contiguous, copied if needed."""
+        if self.neutral:
+            return X.floats(32)
+        chunk = X.floats(64)
+        if self.shift is not None:
+            chunk = chunk - self.shift
+        return as_float(chunk / self.scale, 32)
 
 
 def row_chunks(n: int, bytes_a_row: int) -> Iterator[tuple[int, int]]:
@@ -154,19 +198,12 @@ def row_chunks(n: int, bytes_a_row: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + rows, n)
 
 
-def stays(array: Array) -> bool:
-    """Return whether torch works on `array` on its device; NumPy works on all other arrays."""
-    return is_tensor(array) and array.device.type not in _ON_THE_CPU
-
-
 def as_float(chunk: Array, bits: int) -> Array:
-    """Return contiguous float32 or float64: a tensor if it is on a device, else an array."""
-    if is_tensor(chunk) and not stays(chunk):
-        chunk = to_numpy(chunk)
-    if is_tensor(chunk):
-        torch = sys.modules["torch"]
-        kind = torch.float32 if bits == 32 else torch.float64
-        return chunk.to(kind).contiguous()
-    with np.errstate(over="ignore"):  # the caller reports overflow as infinite
-        dtype = np.float32 if bits == 32 else np.float64
-        return np.ascontiguousarray(chunk, dtype=dtype)
+    """Return an array or a tensor as contiguous float32 or float64."""
+    if isinstance(chunk, np.ndarray):
+        with np.errstate(over="ignore"):  # the caller reports overflow as infinite
+            dtype = np.float32 if bits == 32 else np.float64
+            return np.ascontiguousarray(chunk, dtype=dtype)
+    torch = sys.modules["torch"]
+    kind = torch.float32 if bits == 32 else torch.float64
+    return chunk.to(kind).contiguous()

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma
 
-from memowidgets.checks import to_numpy
 from memowidgets.cores import on_all_cores, one_thread_each
-from memowidgets.metrics.arrays import Array, Floats, like, namespace
+from memowidgets.metrics.arrays import Array, Floats, fetched, like, namespace
 from memowidgets.metrics.projections import Float32s
 
 COMPONENTS = 32  # leading ones
@@ -70,16 +69,16 @@ class Spread:
         for rows in chunks:
             away = rows - near
             along = away if basis is None else away @ basis.T
-            first = first + to_numpy(away.sum(0)).astype(np.float64)
-            second = second + to_numpy(along.T @ along).astype(np.float64)
-            squares.append(to_numpy(namespace(away).einsum("nd,nd->n", away, away)))
+            first = first + fetched(away.sum(0)).astype(np.float64)
+            second = second + fetched(along.T @ along).astype(np.float64)
+            squares.append(fetched(namespace(away).einsum("nd,nd->n", away, away)))
         lengths = np.concatenate(squares).astype(np.float64)
         shift = np.asarray(first / len(lengths))
-        coordinates = shift if basis is None else to_numpy(basis) @ shift
+        coordinates = shift if basis is None else fetched(basis) @ shift
         covariance = second / len(lengths) - np.outer(coordinates, coordinates)
         top = int(lengths.argmax())
         longest = top if 2 * lengths[top] > lengths.sum() else -1
-        centre = to_numpy(near) + shift
+        centre = fetched(near) + shift
         trace = float(lengths.mean() - shift @ shift)
         return cls(centre, covariance, trace, len(lengths), longest, near)
 
@@ -96,7 +95,7 @@ class Spread:
         within = np.array([one.trace for one in spreads])
         between = (away**2).sum(axis=1)
         trace = float(share @ (within + between))
-        along = away if basis is None else away @ to_numpy(basis).T
+        along = away if basis is None else away @ fetched(basis).T
         covariance = (along.T * share) @ along
         for weight, one in zip(share, spreads, strict=True):
             covariance += weight * one.covariance
@@ -276,7 +275,7 @@ class Gaussians:
         every = (*self.each, self.total)
         if isinstance(self.total, Leading):
             # of the directions along the basis, which all have in common
-            squares = to_numpy(along(self.total.basis)).T.astype(np.float64) ** 2
+            squares = fetched(along(self.total.basis)).T.astype(np.float64) ** 2
             inputs = [squares] * len(every)
         else:
             of_all = self.share @ (variance + (mean - middle) ** 2)
@@ -413,7 +412,7 @@ def leading(product: Callable[[Array], Array], beside: Array) -> tuple[Array, Fl
     with one_thread_each():
         for _ in range(_POWER_STEPS):
             columns = xp.linalg.qr(xp.asarray(product(columns), dtype=xp.float64))[0]
-        small = to_numpy(columns.T @ xp.asarray(product(columns), dtype=xp.float64))
+        small = fetched(columns.T @ xp.asarray(product(columns), dtype=xp.float64))
     values, turn = np.linalg.eigh(small)
     # eigh's are ascending, and a tensor has no negative strides
     largest = turn[:, ::-1][:, :k].copy()

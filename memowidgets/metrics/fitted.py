@@ -8,20 +8,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from memowidgets.checks import to_numpy
 from memowidgets.cores import on_all_cores
 from memowidgets.metrics.arrays import (
     COPIED_BYTES,
     Array,
     Floats,
     Frame,
+    GivenRows,
     Ints,
-    as_float,
+    fetched,
     like,
     namespace,
     refuse_rows,
     row_chunks,
-    stays,
 )
 from memowidgets.metrics.controls import Gaussians, Spread, common_basis
 from memowidgets.metrics.projections import (
@@ -89,17 +88,17 @@ class Look:
 
     @classmethod
     @_REPORTED
-    def at(cls, X: Array, codes: Ints, *, corrected: bool) -> Look:
+    def at(cls, X: GivenRows, codes: Ints, *, corrected: bool) -> Look:
         """Look at up to about 2000 rows, and for controls at all."""
         most = min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * X.shape[1]))
         rows = picked_rows(codes, most)
         raw = X[rows]
         few = codes[rows]
-        exact = as_float(raw, 64)
+        exact = raw.floats(64)
         if not namespace(exact).isfinite(exact).all():
             refuse_rows(X)
-        frame = Frame.fitting(exact, X)
-        sample = frame.rows(raw, 0, len(rows))
+        frame = Frame.fitting(exact)
+        sample = frame.rows(raw)
         means = [sample[here].mean(0) for here in segments(few).values()]
         near = namespace(sample).stack(means)
         if not corrected or X.shape[1] <= _PLANE:
@@ -112,7 +111,7 @@ class Look:
         def spread(c: int) -> Spread:
             chunks = row_chunks(len(members[c]), 12 * X.shape[1])
             parts = (members[c][start:stop] for start, stop in chunks)
-            rows = (frame.rows(X[part], 0, len(part)) for part in parts)
+            rows = (frame.rows(X[part]) for part in parts)
             return Spread.of(rows, near[c], basis)
 
         spreads = list(_each(X, _REPORTED(spread), range(len(counts))))
@@ -146,7 +145,7 @@ class Fitted:
     tables: Tables = field(repr=False)
 
     @_REPORTED
-    def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
+    def score(self, X: GivenRows, codes: Ints) -> tuple[Floats, Floats]:
         """Return the PSMI of samples whose class indices are `codes`, and its standard error."""
         scores = np.empty(len(codes))
         errors = np.empty(len(codes))
@@ -154,8 +153,8 @@ class Fitted:
         def score(piece: slice) -> None:
             order, rows, places = _sorted(X, codes, self.look.frame, piece)
             means, their_errors = self._means(rows, places)
-            scores[order] = to_numpy(means)
-            errors[order] = to_numpy(their_errors)
+            scores[order] = fetched(means)
+            errors[order] = fetched(their_errors)
 
         for _ in _each(X, _REPORTED(score), _pieces(X, self.look, self.directions.m)):
             pass
@@ -177,7 +176,7 @@ class Fitted:
         return Moments.along(P, places, tables, None, 1).plain()
 
 
-def fit(X: Array, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitted:
+def fit(X: GivenRows, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitted:
     """Fit PSMI along random or even directions to samples whose class indices are `codes`."""
     d = X.shape[1]
     near = look.near
@@ -186,7 +185,7 @@ def fit(X: Array, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitt
     if look.gaussians is not None and d >= ROTATED_FROM:
         directions = Rotated.drawn(d, n_directions, seed, near)
     elif look.corrected and d == _PLANE:
-        away = to_numpy(look.sample - near[like(near, look.codes)]).astype(float)
+        away = fetched(look.sample - near[like(near, look.codes)]).astype(float)
         theta, share = plane_directions(away, n_directions, seed)
         directions = Independent(like(near, theta))
     else:
@@ -203,11 +202,12 @@ def fit(X: Array, codes: Ints, look: Look, n_directions: int, seed: int) -> Fitt
         total += part
     if not np.isfinite(total).all():
         refuse_rows(X)
-    tables, mean, variance = _tables(total, to_numpy(origin), np.bincount(codes))
+    tables, mean, variance = _tables(total, fetched(origin), np.bincount(codes))
     columns = vars(tables) | {"share": share}
     if look.gaussians is not None and tables.curvature.any():
         columns |= look.gaussians.controls(mean, variance, directions.along)
-    tables = Tables(**{name: like(near, values) for name, values in columns.items()})
+    there = {name: one for name, one in columns.items() if one is not None}
+    tables = Tables(**{name: like(near, values) for name, values in there.items()})
     saves_time = len(codes) >= _CURVES_FROM and n_directions <= _MOST_CURVES
     if saves_time and variance.min() > 0:
         tables = replace(tables, curves=Curves.of(tables, mean, variance))
@@ -223,8 +223,8 @@ def _sums(projected: Array, places: Segments, origin: Array) -> Floats:
     sums = np.zeros((2, *origin.shape))
     for c, here in places.items():
         deviation = projected[:, here] - origin[:, c, None]
-        sums[0, :, c] = to_numpy(deviation.sum(1))
-        sums[1, :, c] = to_numpy(xp.einsum("mn,mn->m", deviation, deviation))
+        sums[0, :, c] = fetched(deviation.sum(1))
+        sums[1, :, c] = fetched(xp.einsum("mn,mn->m", deviation, deviation))
     return sums
 
 
@@ -271,23 +271,23 @@ def mean_along(projected: Float32s, codes: Ints) -> float:
 
 
 def _sorted(
-    X: Array, codes: Ints, frame: Frame, piece: slice
+    X: GivenRows, codes: Ints, frame: Frame, piece: slice
 ) -> tuple[Ints, Array, Segments]:
     """Read a piece of the data: where its rows stood, the rows sorted by class, and the classes."""
     order = np.argsort(codes[piece], kind="stable")
-    rows = frame.rows(X, piece.start, piece.stop)
+    rows = frame.rows(X[piece])
     return order + piece.start, rows[like(rows, order)], segments(codes[piece][order])
 
 
-def _pieces(X: Array, look: Look, m: int) -> list[slice]:
+def _pieces(X: GivenRows, look: Look, m: int) -> list[slice]:
     """Return slices of rows, each for one core, at least four where there is work for them.
 
     A piece has more rows than classes, so that its sums are smaller than itself. A device works by
     itself on as much as memory allows.
     """
     n, d = X.shape
-    if stays(X):
-        as_it_is = look.frame.neutral and str(X.dtype).endswith("float32")
+    if X.on_device:
+        as_it_is = look.frame.neutral and str(X.values.dtype).endswith("float32")
         copied = 4 if as_it_is else 28
         bytes_a_row = copied * d + 4 * m + 8 * FOLDS * 12
         return [slice(*chunk) for chunk in row_chunks(n, bytes_a_row // _ROOMIER)]
@@ -299,10 +299,10 @@ def _pieces(X: Array, look: Look, m: int) -> list[slice]:
 
 
 def _each(
-    X: Array, work: Callable[[Piece], Result], pieces: Sequence[Piece]
+    X: GivenRows, work: Callable[[Piece], Result], pieces: Sequence[Piece]
 ) -> Iterator[Result]:
     """Yield what `work` returns for each piece: at the same time, but one by one on a device."""
-    return map(work, pieces) if stays(X) else on_all_cores(work, pieces)
+    return map(work, pieces) if X.on_device else on_all_cores(work, pieces)
 
 
 def picked_rows(codes: Ints, most: int) -> Ints:

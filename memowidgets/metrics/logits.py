@@ -13,12 +13,10 @@ from memowidgets.checks import (
     check_same_order,
     numbered_labels,
     real_numbers,
-    to_numpy,
 )
 from memowidgets.metrics.arrays import (
-    Array,
     Floats,
-    checked_labels,
+    check_one_each,
     checked_numbers,
     row_chunks,
 )
@@ -29,7 +27,7 @@ _FEWEST_ROWS = 10  # of classes in other columns, among half of all rows
 _ROUNDING = 1e-3  # of a loss that is 0
 
 
-def loss(logits: Any, y: ArrayLike) -> Floats:
+def loss(logits: object, y: ArrayLike) -> Floats:
     """Return minus the cross-entropy of each sample's label.
 
     Parameters
@@ -63,7 +61,7 @@ def loss(logits: Any, y: ArrayLike) -> Floats:
     return _in_chunks(logits, y, _log_probability)
 
 
-def logit_gap(logits: Any, y: ArrayLike) -> Floats:
+def logit_gap(logits: object, y: ArrayLike) -> Floats:
     """Return the logit of each sample's label minus its largest other logit.
 
     Parameters
@@ -99,20 +97,20 @@ def logit_gap(logits: Any, y: ArrayLike) -> Floats:
     return _in_chunks(logits, y, _gap)
 
 
-def _in_chunks(logits: Any, y: ArrayLike, score: Callable[..., Floats]) -> Floats:
+def _in_chunks(logits: object, y: ArrayLike, score: Callable[..., Floats]) -> Floats:
     """Return the score of each row, computed in float64, a chunk at a time."""
     check_same_order(logits=logits, y=y)
-    array = checked_numbers(logits, "logits")
-    columns = _columns_of(array, y)
+    rows = checked_numbers(logits, "logits")
+    columns = _columns_of(rows.shape, y)
     result = np.empty(len(columns))
-    for start, stop in row_chunks(len(columns), 8 * array.shape[1]):
+    for start, stop in row_chunks(len(columns), 8 * rows.shape[1]):
         labels = columns[start:stop]
-        chunk = np.asarray(to_numpy(array[start:stop]), dtype=np.float64)
+        chunk = rows[start:stop].exact()
         own = chunk[np.arange(len(labels)), labels]
         with np.errstate(invalid="ignore"):  # inf − inf is reported below
             values = score(chunk, own, labels)
         if not np.isfinite(values).all():
-            check_finite(to_numpy(array), "logits", allowed=-np.inf)
+            check_finite(rows.in_numpy(), "logits", allowed=-np.inf)
             row = int((~np.isfinite(values)).argmax())
             if own[row] > -np.inf:
                 raise ValueError(
@@ -126,15 +124,15 @@ def _in_chunks(logits: Any, y: ArrayLike, score: Callable[..., Floats]) -> Float
     return result
 
 
-def _columns_of(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
+def _columns_of(shape: tuple[int, ...], y: ArrayLike) -> NDArray[np.int64]:
     """Return the column of each row's label; strings stand for the columns in sorted order."""
-    if logits.ndim != 2 or 0 in logits.shape:
+    if len(shape) != 2 or 0 in shape:
         raise ValueError(
-            f"logits must be (n_samples, n_classes), but have shape {tuple(logits.shape)}"
+            f"logits must be (n_samples, n_classes), but have shape {shape}"
         )
-    numbers, names = numbered_labels(y)
-    labels = checked_labels(numbers, logits.shape[0])
-    n_columns = int(logits.shape[1])
+    labels, names = numbered_labels(y)
+    check_one_each(labels, shape[0])
+    n_columns = shape[1]
     if names is not None and len(names) != n_columns:
         raise ValueError(
             f"y holds {len(names)} different strings for {n_columns} columns of logits, so it "

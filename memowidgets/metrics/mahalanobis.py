@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.linalg import eigh
 
-from memowidgets.checks import to_numpy, whole_number
+from memowidgets.checks import whole_number
 from memowidgets.metrics.arrays import (
-    Array,
     Floats,
+    GivenRows,
     checked_features,
     refuse_rows,
     row_chunks,
@@ -71,7 +69,7 @@ class Mahalanobis:
         self.n_components = whole_number("n_components", n_components, 1)
 
     @_REPORTED
-    def fit(self, X: Any, y: object = None) -> Mahalanobis:  # noqa: ARG002 - as in scikit-learn
+    def fit(self, X: object, y: object = None) -> Mahalanobis:  # noqa: ARG002 - as in scikit-learn
         """Learn the distribution of the representations.
 
         Parameters
@@ -98,7 +96,7 @@ class Mahalanobis:
         total = np.zeros(d)
         squares = np.zeros(d)
         for start, stop in row_chunks(n, 16 * d):
-            rows = _exact_rows(features, start, stop)
+            rows = features[start:stop].exact()
             total += rows.sum(axis=0)
             squares += np.einsum("ij,ij->j", rows, rows)
         if not np.isfinite(squares).all():
@@ -118,7 +116,7 @@ class Mahalanobis:
         return self
 
     @_REPORTED
-    def score_samples(self, X: Any) -> Floats:
+    def score_samples(self, X: object) -> Floats:
         """Return minus the distance of each sample.
 
         Parameters
@@ -140,7 +138,7 @@ class Mahalanobis:
             )
         result = np.empty(features.shape[0])
         for start, stop in row_chunks(features.shape[0], 12 * features.shape[1]):
-            away = _exact_rows(features, start, stop) - self.mean_
+            away = features[start:stop].exact() - self.mean_
             white = away @ self._whitening
             result[start:stop] = -np.sqrt(np.einsum("ij,ij->i", white, white))
         if not np.isfinite(result).all():
@@ -148,28 +146,24 @@ class Mahalanobis:
         return result
 
 
-def _exact_rows(X: Array, start: int, stop: int) -> Floats:
-    return to_numpy(X[start:stop]).astype(np.float64)
-
-
-def _covariance(X: Array, mean: Floats) -> Floats:
+def _covariance(X: GivenRows, mean: Floats) -> Floats:
     """Return the covariance (ddof = 0) of the features."""
     n, d = X.shape
     total: Floats = np.zeros((d, d))
     for start, stop in row_chunks(n, 16 * d):
-        rows = _exact_rows(X, start, stop) - mean
+        rows = X[start:stop].exact() - mean
         total += rows.T @ rows
     return np.asarray(total / n)
 
 
-def _leading_axes(X: Array, mean: Floats, k: int) -> tuple[Floats, Floats]:
+def _leading_axes(X: GivenRows, mean: Floats, k: int) -> tuple[Floats, Floats]:
     """Return the largest variances (k,), and their axes (d, k)."""
     from sklearn.utils.extmath import randomized_svd  # which fewer features do not need
 
-    rows = _exact_rows(X, 0, len(X)) - mean
+    rows = X.exact() - mean
     size = {"n_components": k, "n_oversamples": k, "n_iter": _POWER_STEPS}
     _, lengths, axes = randomized_svd(rows, **size, random_state=0)
-    return lengths**2 / len(X), axes.T
+    return lengths**2 / len(rows), axes.T
 
 
 def _ridge(variances: Floats) -> tuple[float, tuple[Note, ...]]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.cores import on_all_cores
-from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace, stays
+from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace
 
 Float32s = NDArray[np.float32]
 
@@ -101,7 +101,8 @@ class Rotated:
         xp = namespace(rows)
         missing = len(self.rotations[0].order) - d
         projected = like(rows, np.empty((self.m, n), dtype=np.float32))
-        at_once = n if stays(rows) else max(_TURNED_BYTES // (4 * d), 16)
+        on_device = xp is not np
+        at_once = n if on_device else max(_TURNED_BYTES // (4 * d), 16)
         for top in range(0, n, at_once):
             columns = rows[top : top + at_once].T
             here = slice(top, top + columns.shape[1])

@@ -8,13 +8,15 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_same_order, real_number, to_numpy, whole_number
+from memowidgets.checks import check_same_order, real_number, whole_number
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
+    GivenRows,
     Ints,
     checked_features,
     checked_labels,
+    fetched,
     like,
 )
 from memowidgets.metrics.fitted import Fitted, Look, fit, mean_along, picked_rows
@@ -131,7 +133,7 @@ class PSMI:
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike) -> PSMI:
+    def fit(self, X: object, y: ArrayLike) -> PSMI:
         """Fit the Gaussian of each class along each direction.
 
         Parameters
@@ -187,16 +189,16 @@ class PSMI:
 
     @overload
     def score_samples(
-        self, X: Any, y: ArrayLike, return_std: Literal[False] = False
+        self, X: object, y: ArrayLike, return_std: Literal[False] = False
     ) -> Floats: ...
 
     @overload
     def score_samples(
-        self, X: Any, y: ArrayLike, return_std: Literal[True]
+        self, X: object, y: ArrayLike, return_std: Literal[True]
     ) -> tuple[Floats, Floats]: ...
 
     def score_samples(
-        self, X: Any, y: ArrayLike, return_std: bool = False
+        self, X: object, y: ArrayLike, return_std: bool = False
     ) -> Floats | tuple[Floats, Floats]:
         """Return the PSMI of each sample.
 
@@ -268,7 +270,7 @@ class PSMI:
             )
         return places
 
-    def _fit_to_tolerance(self, X: Array, codes: Ints, look: Look) -> Fitted:
+    def _fit_to_tolerance(self, X: GivenRows, codes: Ints, look: Look) -> Fitted:
         """Add directions until the standard error is at most `tol` of the scores' spread."""
         tol = TOLERANCE if self.tol is None else self.tol
         m = FIRST_DIRECTIONS
@@ -353,7 +355,7 @@ def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:
     few = sample[like(sample, rows)]
     directions = independent_directions(_TESTED_DIRECTIONS, sample.shape[1], seed)
     theta = like(sample, directions)
-    projected = to_numpy(theta @ (few - few.mean(0)).T)
+    projected = fetched(theta @ (few - few.mean(0)).T)
     mean = mean_along(projected, classes)
     shuffles = [rng.permutation(classes) for _ in range(_SHUFFLES)]
     return mean > max(mean_along(projected, shuffled) for shuffled in shuffles)

@@ -47,7 +47,7 @@ def capture_outputs(
     """
     outputs: dict[str, Tensor] = {}
 
-    def keep(name: str, part: nn.Module, values: Any) -> None:
+    def keep(name: str, part: nn.Module, values: object) -> None:
         tensor = first_tensor(values)
         if tensor is None:
             return
@@ -56,10 +56,10 @@ def capture_outputs(
         of_module = small.data_ptr() == tensor.data_ptr()
         outputs[name] = small.clone() if of_module else small
 
-    def before(name: str, part: nn.Module, inputs: Any, named: Any) -> None:
+    def before(name: str, part: nn.Module, inputs: object, named: object) -> None:
         keep(name, part, inputs or named)
 
-    def after(name: str, part: nn.Module, _inputs: Any, output: Any) -> None:
+    def after(name: str, part: nn.Module, _inputs: object, output: object) -> None:
         keep(name, part, output)
 
     hooks = []
@@ -79,7 +79,7 @@ def capture_outputs(
             hook.remove()
 
 
-def first_tensor(values: Any) -> Tensor | None:
+def first_tensor(values: object) -> Tensor | None:
     """Return the tensor in what a part takes or returns: the first of several; None without one."""
     import torch
 
@@ -170,7 +170,7 @@ class Model(abc.ABC):
         """
 
     def outputs(
-        self, module: nn.Module, inputs: Any, labels: Tensor
+        self, module: nn.Module, inputs: object, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return logits of shape (batch, classes) and the loss of each sample, (batch,).
 

@@ -277,7 +277,7 @@ class CausalLM(TokenModel):
         return lambda hidden, _batch: hidden[:, -1].float()
 
 
-def _check_causal(model: Any) -> None:
+def _check_causal(model: object) -> None:
     base: Any = plain(model)
     name = type(base).__name__
     config = getattr(base, "config", None)

@@ -180,7 +180,7 @@ def whole_adapter(model: Any) -> str | None:
     return name if all(name in key.split(".") for key in trained) else None
 
 
-def adapter_weights(model: Any, name: str) -> dict[str, Any]:
+def adapter_weights(model: object, name: str) -> dict[str, Any]:
     """Return the trained weights of a peft model, named as in peft, without asking the hub.
 
     peft itself would ask the hub for the base model's configuration, to find out whether the

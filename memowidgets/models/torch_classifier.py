@@ -298,7 +298,7 @@ def _blank(module: nn.Module, data: Dataset, n: int) -> Any:
         return module(zeros)
 
 
-def logits_of(output: Any) -> Tensor:
+def logits_of(output: object) -> Tensor:
     """Return the logits in a module's output."""
     import torch
 

@@ -140,7 +140,7 @@ def is_name(name: str) -> bool:
     return len(name) <= _LONGEST and all(part.isidentifier() for part in parts)
 
 
-def check_name(name: Any) -> None:
+def check_name(name: object) -> None:
     """Raise for a name that no score of a user's can have.
 
     Raises

@@ -155,7 +155,7 @@ def _residual_risk(content: Content) -> dict[str, Any]:
     }
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     """Return a value as JSON has it, with None for NaN and infinity."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}

@@ -42,12 +42,12 @@ def front_end(name: str) -> str:
 class Setting(traitlets.TraitType[Any, Any]):
     """A trait that both sides share, with the check of its value: `check(name, value)`."""
 
-    def __init__(self, default: Any, check: Callable[[str, Any], Any]) -> None:
+    def __init__(self, default: object, check: Callable[[str, Any], Any]) -> None:
         super().__init__(default)
         self._check = check
         self.tag(sync=True)
 
-    def validate(self, _owner: Any, value: Any) -> Any:
+    def validate(self, _owner: object, value: object) -> Any:
         """Return the value as the check returns it."""
         with refusing():
             return self._check(str(self.name), value)
@@ -63,10 +63,10 @@ def whole(default: int, low: int, high: int) -> Setting:
     return Setting(default, partial(whole_number, least=low, most=high))
 
 
-def choice(default: Any, valid: Sequence[Any]) -> Setting:
+def choice(default: object, valid: Sequence[Any]) -> Setting:
     """Return a setting that is one of some values."""
 
-    def check(name: str, value: Any) -> Any:
+    def check(name: str, value: object) -> Any:
         if value not in valid:
             names = ", ".join(map(repr, valid))
             raise ValueError(f"{name} must be one of {names}, not {as_code(value)}")
@@ -78,7 +78,7 @@ def choice(default: Any, valid: Sequence[Any]) -> Setting:
 def switch() -> Setting:
     """Return a setting that is True or False, at first False."""
 
-    def check(name: str, value: Any) -> bool:
+    def check(name: str, value: object) -> bool:
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, not {as_code(value)}")
         return value
@@ -158,7 +158,7 @@ class Playground(Guarded, anywidget.AnyWidget):
         return table(self._title, self._facts())
 
 
-def _read(sent: Any) -> Any:
+def _read(sent: object) -> Any:
     """Return what the page sent, with arrays for bytes and lists."""
     if isinstance(sent, dict):
         return {name: _read(value) for name, value in sent.items()}
@@ -423,7 +423,7 @@ def _check_classes(classes: NDArray[Any]) -> None:
         )
 
 
-def _checked_models(name: str, value: Any) -> int:
+def _checked_models(name: str, value: object) -> int:
     number = whole_number(name, value, 4, MOST_MODELS)
     if number % 2:
         raise ValueError(

@@ -466,7 +466,7 @@ def read_course(run: RunDirectory) -> Course | None:
     return Course(**note, origins=origins)
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return type(value) is int and value > 0
 
 

@@ -130,7 +130,7 @@ def fill(
             forget_job()  # of an executor whose threads are in this process
 
 
-def check_executor(executor: Any) -> None:
+def check_executor(executor: object) -> None:
     """Refuse what can't train shadow models.
 
     Raises

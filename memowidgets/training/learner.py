@@ -565,7 +565,7 @@ class ModelPasses:
         module: nn.Module,
         data: Dataset,
         positions: NDArray[np.int64],
-        **options: Any,
+        **options: object,
     ) -> Forward:
         """Run the module over any samples; options are those of `forward`."""
         raise NotImplementedError
@@ -595,7 +595,7 @@ class _LearnerPasses(ModelPasses):
         module: nn.Module,  # noqa: ARG002 - it is the learner's
         data: Dataset,
         positions: NDArray[np.int64],
-        **options: Any,
+        **options: object,
     ) -> Forward:
         """Run the learner's module over any samples."""
         return self._learner.look_at(positions, data=data, **options)

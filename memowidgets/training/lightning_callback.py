@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from memowidgets.checks import warn_user
-from memowidgets.training.origin import origin_of_lightning
+from memowidgets.training.origin import Origin, origin_of_lightning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def _base() -> type:
@@ -29,6 +32,28 @@ else:
     Callback = _base()
 
 __all__ = ["LightningCallback"]
+
+
+class WatchedLoop(Protocol):
+    """What the callback tells of a loop, such as `mw.watch` returns."""
+
+    steps: int
+    steps_per_epoch: int
+
+    def step(self) -> bool:
+        """Count a step, and return whether to stop and look."""
+
+    def end(self) -> None:
+        """Record the last step."""
+
+    def continue_at(self, steps_done: int) -> None:
+        """Go on from a step."""
+
+    def count_draws(self, loader: Iterable[object]) -> None:
+        """Count how often a loader draws each sample."""
+
+    def name_origin(self, origin: Origin) -> None:
+        """Keep who runs the loop."""
 
 
 class LightningCallback(Callback):
@@ -74,7 +99,7 @@ class LightningCallback(Callback):
         watch.audit.dashboard()
     """
 
-    def __init__(self, watch: Any, stop: bool = True) -> None:
+    def __init__(self, watch: WatchedLoop, stop: bool = True) -> None:
         if LightningCallback.__mro__[1] is object:
             raise ModuleNotFoundError("install Lightning with pip install lightning")
         if not hasattr(watch, "step") or not hasattr(watch, "continue_at"):

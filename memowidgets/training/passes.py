@@ -81,7 +81,7 @@ class Pairs:
     workers: int = 0
 
 
-def pairs_of(data: Any) -> Pairs:
+def pairs_of(data: object) -> Pairs:
     """Return the rows of a torch dataset or of a loader that does not shuffle.
 
     Raises
@@ -186,7 +186,7 @@ class Batches:
         return zip(places, inputs, strict=True)
 
 
-def move_to(inputs: Any, device: torch.device) -> Any:
+def move_to(inputs: object, device: torch.device) -> Any:
     """Return inputs with every tensor on a device."""
     import torch
 
@@ -201,7 +201,7 @@ def move_to(inputs: Any, device: torch.device) -> Any:
     return inputs
 
 
-def call_module(module: nn.Module, inputs: Any) -> Any:
+def call_module(module: nn.Module, inputs: object) -> Any:
     """Return what a module gives for inputs: a mapping is passed by name, a tuple one by one."""
     given: Any = inputs if isinstance(inputs, tuple | list) else (inputs,)
     given, named = ((), inputs) if isinstance(inputs, Mapping) else (given, {})
@@ -742,7 +742,7 @@ def first_logits(
 
 
 def ask(
-    forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: int
+    forward: Callable[[Any, Any], Any], module: nn.Module, inputs: object, n: int
 ) -> Tensor:
     """Return the logits of a batch of n samples.
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from memowidgets.training.checkpoint import (
     COURSE,
     KEEP,
     LAYER,
+    Allocate,
     Course,
     Forward,
     Record,
@@ -100,7 +101,36 @@ class Unseen(NamedTuple):
         return self.seen.figures(self.labels)
 
 
-class Recorder:
+class Passes(Protocol):
+    """What a recorder asks of its passes: how samples are fed to a module that is in training.
+
+    They leave module, gradients and random states as they are.
+    """
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Label of each sample, (n,)."""
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of the layers whose representations are kept, first to last."""
+
+    def look(
+        self, module: nn.Module, progress: Progress, allocate: Allocate
+    ) -> Forward:
+        """Return logits, losses and layers of all samples, in arrays that `allocate` creates."""
+
+    def test(self, module: nn.Module, progress: Progress) -> Unseen | None:
+        """Return a pass over the held-out samples, if there are any."""
+
+    def weights(self, module: nn.Module) -> Weights:
+        """Return what identifies a checkpoint, and what is stored of it."""
+
+
+PassesT = TypeVar("PassesT", bound=Passes)
+
+
+class Recorder(Generic[PassesT]):
     """Recorder of the checkpoints of a training, whoever runs its loop.
 
     `write` leaves one checkpoint, and is all that `audit.train` needs, which holds the lock and
@@ -113,11 +143,8 @@ class Recorder:
     ----------
     run : RunDirectory
         Run directory for the checkpoints.
-    passes : ModelPasses or Looker
-        How samples are fed to the module: the one thing in which trainings differ here. `look`
-        gives logits, losses and the layers `layer_names` of all samples, `test` those of held-out
-        ones, and `weights` what identifies a checkpoint. They leave
-        module, gradients and random states as they are.
+    passes : Passes
+        How samples are fed to the module: the one thing in which trainings differ here.
     plan : CheckpointPlan
         Steps at which checkpoints are due. `follow` replaces its length.
     keep : {"all", "prediction+final"}
@@ -129,7 +156,7 @@ class Recorder:
     def __init__(
         self,
         run: RunDirectory,
-        passes: Any,
+        passes: PassesT,
         plan: CheckpointPlan,
         keep: str = KEEP[0],
         stop: StopRule | None = None,
@@ -332,8 +359,8 @@ class Recorder:
             )
         place = forward_of(name) if passes.layer_names else outputs_of(name)
         with file_of_pass(run, place, digest) as allocate:
-            seen: Forward = passes.look(module, progress, allocate)
-            unseen: Unseen | None = passes.test(module, progress)
+            seen = passes.look(module, progress, allocate)
+            unseen = passes.test(module, progress)
         test_loss, test_accuracy = (None, None) if unseen is None else unseen.figures
         loss = float(np.median(seen.losses))
         # an untrained model may have any order

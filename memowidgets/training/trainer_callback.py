@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,12 @@ from memowidgets.training.config import Settings, restore_in_main_thread
 from memowidgets.training.draws import Draws
 from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.training.origin import origin_of_trainer
-from memowidgets.training.recorder import Weights, in_the_first_process, trained_weights
+from memowidgets.training.recorder import (
+    Recorder,
+    Weights,
+    in_the_first_process,
+    trained_weights,
+)
 from memowidgets.training.trainer_rows import (
     calling_trainer,
     check_rows,
@@ -58,6 +63,20 @@ if TYPE_CHECKING:
     from torch import nn
 
     from memowidgets.training.script import ScriptWatch
+
+
+class Recordable(Protocol):
+    """What the callback asks of an audit."""
+
+    def recorder(
+        self,
+        stop_at_drop: float | None,
+        layers: str | int | Iterable[str | int],
+        over_last: int,
+        checkpoint_every: float | None,
+        keep: str,
+    ) -> Recorder[TrainerPasses]:
+        """Return what records the training of a module like the audit's."""
 
 
 class MemorizationCallback(TrainerCallback):
@@ -144,7 +163,7 @@ class MemorizationCallback(TrainerCallback):
 
     def __init__(
         self,
-        audit: Any,
+        audit: Recordable,
         stop_at_drop: float | None = 0.95,
         layers: str | int | Iterable[str | int] = "last",
         over_last: int = 1,

@@ -55,7 +55,7 @@ def pack(thing: object, buffers: Callable[[Any], Any] | None = None) -> bytes:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickler of cloudpickle that knows what transformers keeps of a model."""
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         """Return how an object is made again; cloudpickle decides on all others."""
         loaded = sys.modules.get("transformers.modeling_utils")
         if loaded is not None and isinstance(obj, loaded.PreTrainedModel):

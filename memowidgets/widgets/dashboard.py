@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, cast
 
 import anywidget
 import traitlets
@@ -23,6 +23,7 @@ from memowidgets.widgets.explored import Compared, Judged, opening
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.messages import Pick, State, mismatch
+from memowidgets.widgets.source import Place
 from memowidgets.widgets.timeline import InTime
 from memowidgets.widgets.widget import (
     close_earlier_runs,
@@ -35,7 +36,7 @@ from memowidgets.widgets.widget import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from memowidgets.evaluation.scored import Rule, Scored
     from memowidgets.progress import Step
@@ -50,22 +51,10 @@ if TYPE_CHECKING:
         SampleDetail,
         Share,
     )
+    from memowidgets.widgets.source import Source
 
 
-class Place(NamedTuple):
-    """A score by its metric, layer and checkpoint, as a source takes them."""
-
-    metric: str
-    layer: str
-    checkpoint: str
-
-    @property
-    def pick(self) -> dict[str, str]:
-        """The same for the page, which compares picks as texts: always in this order."""
-        return {name: getattr(self, name) for name in PICKS}
-
-
-PICKS = ("checkpoint", "layer", "metric")
+PICKS = tuple(Pick.__annotations__)
 PARTS = tuple(State.__annotations__)
 PUBLISHED = tuple(
     f"{name}_committed" if name in ("tau", "eta") else name for name in PARTS
@@ -94,9 +83,9 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
 
     Parameters
     ----------
-    source : AuditView
-        What answers for an audit (``audit/views/answers.py``). Its methods may be called from any
-        thread.
+    source : Source
+        What answers for an audit, see `Source` (``widgets/source.py``). Its methods may be called
+        from any thread.
 
     Attributes
     ----------
@@ -151,7 +140,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
     _early = traitlets.Unicode("").tag(sync=True)
     _steps = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
         self._progress: Progress | None = None
         self._computing = self._comparing = _IDLE
@@ -223,18 +212,18 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         return self._check(proposal["trait"].name, str(proposal["value"]))
 
     @validate("comparing")
-    def _check_comparing(self, proposal: Any) -> list[dict[str, str]]:
+    def _check_comparing(self, proposal: Any) -> list[Pick]:
         picks = proposal["value"]
         problem = mismatch(picks, list[Pick], "comparing")
         if problem or len(picks) > MOST_OTHERS:
             raise ValueError(
                 problem or f"comparing has {len(picks)} scores, not 1 or 2"
             )
-        places = [Place(**pick).pick for pick in picks]
+        places = [Place(**pick) for pick in picks]
         for place in places:
-            for name, value in place.items():
+            for name, value in place._asdict().items():
                 self._check(name, value)
-        return places
+        return [place.pick for place in places]
 
     def _say(self, text: str, kind: str = "note") -> None:
         """Show one sentence; `kind` is ``"note"``, ``"wait"`` or ``"error"``."""
@@ -243,11 +232,11 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
     # ---------------------------------------------------------------- state
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Dictionary that restores this view."""
         shown = {name: getattr(self, name) for name in PARTS}
         waiting = self._pending[1] if self._pending is not None else {}
-        return shown | waiting
+        return cast("State", shown | waiting)
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -370,7 +359,8 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         buffers: list[bytes] = []
         try:
             if asked["what"] == "report":
-                state = self.state | (self._shown or self._choice)._asdict()
+                place = self._shown or self._choice
+                state: State = {**self.state, **place.pick}
                 buffers = [self._source.report_page(state)]
                 answer["file"] = file = self._named(state)
                 answer["text"] = f"Saved as {file}, at this view. No sample is in it."
@@ -386,7 +376,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         if self.comm is not None:
             self.send(answer, buffers)
 
-    def _named(self, state: dict[str, Any]) -> str:
+    def _named(self, state: State) -> str:
         """Return the name of a file that shows a state."""
         layer = state["layer"] if state["metric"] in self._by_layer else ""
         how = "against class " * (state["axis"] == BY_CLASS) + f"tau={state['tau']:.3g}"
@@ -526,7 +516,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
                 return False
         return True
 
-    def _newest_revision(self) -> Any:
+    def _newest_revision(self) -> Hashable:
         try:
             return self._source.revision()
         # it is being written, or was deleted: it is asked again
@@ -590,7 +580,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         what = f"To compare with {self._label(pick)}: " if other else ""
         self.computed = other
         self._dimmed = self._shown is not None and not other
-        missing: Missing = self._source.missing(*pick)
+        missing = self._source.missing(*pick)
         self._button = missing.label
         said = f"Not scored yet. {missing.cost}".strip()
         if missing.why_not:
@@ -688,7 +678,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         return f"Here {said}: a score predicts nothing."
 
     @traitlets.observe("eta_committed")
-    def _settled(self, change: Any) -> None:
+    def _settled(self, change: object) -> None:
         """Judge the same samples again, and compare with others as these are judged."""
         super()._settled(change)
         with self._lock:
@@ -829,8 +819,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
     def _detail_of(self, position: int) -> SampleDetail:
         """Return all that is known of a sample, for what is shown."""
         place = self._shown or self._choice
-        detail: SampleDetail = self._source.detail(position, *place, self.eta_committed)
-        return detail
+        return self._source.detail(position, *place, self.eta_committed)
 
     # ---------------------------------------------------------------- without a page
 
@@ -854,7 +843,7 @@ def packed_choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
     ]
 
 
-def _choices_of(source: Any) -> dict[str, Sequence[Choice]]:
+def _choices_of(source: Source) -> dict[str, Sequence[Choice]]:
     return {
         "checkpoints": source.checkpoint_choices(),
         "layers": source.layer_choices(),

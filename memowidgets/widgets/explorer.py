@@ -68,7 +68,7 @@ class Thresholds(AtThreshold):
     _truth = traitlets.Dict().tag(sync=True)
     _late = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         self._hand = threading.local()
         self._lock = threading.RLock()
         self._judged, self._given = NOTHING, NOTHING.scored
@@ -113,7 +113,7 @@ class Thresholds(AtThreshold):
         return checked_asked(proposal["value"])
 
     @traitlets.observe("asked")
-    def _take_asked(self, _change: Any) -> None:
+    def _take_asked(self, _change: object) -> None:
         self.tau = self._tau_for_asked
 
     @property
@@ -155,7 +155,7 @@ class Thresholds(AtThreshold):
             setattr(self, change["name"].removesuffix("_committed"), change["new"])
 
     @traitlets.observe("eta_committed")
-    def _settled(self, _change: Any) -> None:
+    def _settled(self, _change: object) -> None:
         with self._lock:
             self._judge(self._judged)
 

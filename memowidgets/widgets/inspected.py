@@ -227,7 +227,9 @@ def checked_names(ids: Sequence[str] | None, n: int) -> list[str] | None:
     return [str(name) for name in ids]
 
 
-def class_names_of(samples: Any, class_names: Sequence[str] | None) -> tuple[str, ...]:
+def class_names_of(
+    samples: object, class_names: Sequence[str] | None
+) -> tuple[str, ...]:
     """Return the class names that the user gave, else those of the samples."""
     names = (
         class_names if class_names is not None else getattr(samples, "class_names", ())

@@ -213,7 +213,7 @@ class Inspection(AtThreshold):
 
     def _keep(
         self,
-        samples: Any,
+        samples: object,
         class_names: Sequence[str] | None,
         ids: Sequence[str] | None,
         decisions: DecisionLog | None,

@@ -320,7 +320,7 @@ def _words(
     return f'<text class="mw-still-{kind}" {place} fill="{fill}" {halo}>{text}</text>'
 
 
-def _element(name: str, kind: str, **attributes: Any) -> str:
+def _element(name: str, kind: str, **attributes: object) -> str:
     attributes = {"fill": "none"} | attributes
     told = "".join(
         f' {key.replace("_", "-")}="{value}"' for key, value in attributes.items()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from memowidgets.evaluation.scored import Scored
     from memowidgets.widgets.messages import AskMoments, Moment
+    from memowidgets.widgets.source import Place, Source
 
 NO_TIMELINE: dict[str, Any] = {"series": "", "ended": False, "moments": []}
 _FURTHEST = 3e38  # the largest number that float32 holds is a little larger
@@ -31,8 +32,8 @@ class InTime(Thresholds):
 
     _timeline = traitlets.Dict(NO_TIMELINE).tag(sync=True)
 
-    _source: Any
-    _shown: Any
+    _source: Source
+    _shown: Place | None
     metric: str
     layer: str
     _moments: Sequence[Moment] = ()

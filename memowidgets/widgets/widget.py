@@ -162,7 +162,7 @@ def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
 
     def decorate(check: Callable[[Any, Any], Any]) -> Any:
         @functools.wraps(check)
-        def careful(self: Any, proposal: Any) -> Any:
+        def careful(self: object, proposal: object) -> Any:
             with refusing():
                 return check(self, proposal)
 
@@ -197,7 +197,7 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
         """Return HTML for paper, and for places where no widget can run."""
         raise NotImplementedError
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+    def _repr_mimebundle_(self, **kwargs: object) -> Any:
         note_display(self)
         shown = super()._repr_mimebundle_(**kwargs)
         if shown is None:
@@ -249,7 +249,7 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
     def _hear_saved(self, _content: dict[str, Any]) -> None:
         """Ignore the message after trait changes. It only shows the page that a kernel is there."""
 
-    def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
+    def _handle_custom_msg(self, content: object, buffers: object) -> None:
         super()._handle_custom_msg(content, buffers)
         try:
             kind = checked_message(content)["type"]
@@ -274,7 +274,7 @@ _origins: weakref.WeakKeyDictionary[Any, _Origin] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def close_earlier_runs(widget: Any) -> None:
+def close_earlier_runs(widget: object) -> None:
     """Remember which run of which cell made a widget, and close those of its earlier runs.
 
     Only those that were shown in no other cell: running a cell again clears what it showed.
@@ -291,7 +291,7 @@ def close_earlier_runs(widget: Any) -> None:
         other.close()
 
 
-def note_display(widget: Any) -> None:
+def note_display(widget: object) -> None:
     """Remember that the cell that runs now shows a widget."""
     here = _running()
     with _lock:

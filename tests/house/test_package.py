@@ -137,16 +137,49 @@ def test_without_the_extras(code, tmp_path):
     printed(WITHOUT + code, gone, options=("-W", "error::RuntimeWarning"), cwd=tmp_path)
 
 
+# What a room asks of another has a type: each line marked "wrong" is an error, and no other is.
+MISSPELLED = """
+from memowidgets.audit.views.report import Audited
+from memowidgets.store import RunDirectory
+from memowidgets.training.config import CheckpointPlan
+from memowidgets.training.recorder import Passes, Recorder
+from memowidgets.widgets import Dashboard
+from memowidgets.widgets.source import Source
+from tests.widgets.fake_source import FakeSource
+
+class Lacking:
+    name = "it answers nothing else"
+
+def asked(source: Source, passes: Passes, audit: Audited) -> None:
+    source.is_computed("psmi", "last", "final")
+    source.is_computd("psmi", "last", "final")  # wrong
+    source.is_computed("psmi", 7, "final")  # wrong
+    source.missing("psmi", "last", "final").buton  # wrong
+    passes.layer_name  # wrong
+    audit.evidence.chekpoints  # wrong
+    Dashboard(FakeSource())
+    Dashboard(Lacking())  # wrong
+    Recorder(RunDirectory("run"), Lacking(), CheckpointPlan(1, 1))  # wrong
+"""
+
+
 @pytest.mark.slow
-def test_its_types_are_right():
+def test_its_types_are_right_and_a_misspelled_question_is_told(tmp_path):
+    snippet = tmp_path / "misspelled.py"
+    snippet.write_text(MISSPELLED)
     done = subprocess.run(
-        [sys.executable, "-m", "mypy"],
+        [sys.executable, "-m", "mypy", "memowidgets", str(snippet)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    errors = re.findall(r"^(\S+):(\d+): error: .*", done.stdout, re.MULTILINE)
+    told = {int(line) for file, line in errors if Path(file).name == snippet.name}
+    lines = enumerate(MISSPELLED.split("\n"), 1)
+    assert told == {n for n, line in lines if line.endswith("# wrong")}, done.stdout
+    assert not [file for file, _ in errors if file.startswith("memowidgets")]
+    assert done.returncode == 1, done.stderr
 
 
 def built(source, folder, target):

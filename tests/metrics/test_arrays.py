@@ -14,6 +14,7 @@ from memowidgets.memorization import (
 from memowidgets.metrics import (
     PSMI,
     Mahalanobis,
+    arrays,
     csl,
     logit_gap,
     loss,
@@ -142,12 +143,30 @@ def test_rows_near_zero_may_be_the_far_ones():
 
 def test_a_frame_changes_only_rows_whose_squares_float32_cannot_hold():
     X = np.random.default_rng(0).normal(size=(500, 8)) + 0.5
-    assert Frame.fitting(X, X).neutral
-    far = Frame.fitting(X + 1e4, X)
+    assert Frame.fitting(X).neutral
+    far = Frame.fitting(X + 1e4)
     np.testing.assert_allclose(far.shift, X.mean(axis=0) + 1e4)
     assert far.scale == 1
     for size in (1e-9, 1e9):
-        sized = Frame.fitting(size * X, X)
+        sized = Frame.fitting(size * X)
         assert sized.shift is None
         assert sized.scale == pytest.approx(size * np.sqrt(X.var(axis=0).mean()))
-    assert Frame.fitting(np.ones((9, 2)), X).scale == 1
+    assert Frame.fitting(np.ones((9, 2))).scale == 1
+
+
+def test_a_tensor_of_16_bits_is_converted_a_piece_at_a_time(monkeypatch):
+    """As a whole it would take three times its memory."""
+    torch = pytest.importorskip("torch")
+    X = torch.randn((4000, 64), generator=torch.Generator().manual_seed(0)).bfloat16()
+    y = np.arange(len(X)) % 4
+    sizes, convert = [], arrays.to_numpy
+    monkeypatch.setattr(arrays, "COPIED_BYTES", 2**18)
+    monkeypatch.setattr(
+        arrays, "to_numpy", lambda one: sizes.append(len(one)) or convert(one)
+    )
+    PSMI(16, "plain").fit(X, y).score_samples(X, y)
+    Mahalanobis().fit(X).score_samples(X)
+    loss(X, y)
+    assert sum(sizes) > 4 * len(X)
+    # the first look is at 2048 rows, whatever there are
+    assert max(sizes) <= 2048

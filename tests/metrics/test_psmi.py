@@ -11,6 +11,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 
 from memowidgets.metrics import PSMI, fitted, projections
+from memowidgets.metrics.arrays import GivenRows
 from memowidgets.metrics.controls import Whole
 from memowidgets.metrics.psmi import FEW_SAMPLES, KNOWS_NO_LABELS, small_classes
 from tests.metrics import reference
@@ -42,7 +43,8 @@ def test_means_of_controls_are_exact(n_classes, most, monkeypatch):
     monkeypatch.setattr("memowidgets.metrics.controls._WHOLE", most)
     X, y = reference.made(400, 40, n_classes, decay=0.5)
     y, m = np.sort(np.unique(y, return_inverse=True)[1]), 8192
-    found = fitted.fit(X, y, fitted.Look.at(X, y, corrected=True), m, 5)
+    rows = GivenRows(X)
+    found = fitted.fit(rows, y, fitted.Look.at(rows, y, corrected=True), m, 5)
     assert isinstance(found.look.gaussians.total, Whole) == (most > 0)
     places, P = projections.segments(y), found.directions.along(X)
     means = found.look.gaussians.means(X, places)
@@ -444,10 +446,7 @@ def test_tensors_give_the_same(method, n_classes, rotated_from, monkeypatch):
     assert np.array_equal(
         score(torch.tensor(X), torch.tensor(y), 256, method), expected
     )
-    monkeypatch.setattr(
-        "memowidgets.metrics.arrays.stays",
-        lambda array: isinstance(array, torch.Tensor),
-    )
+    monkeypatch.setattr("memowidgets.metrics.arrays._ON_THE_CPU", ())
     estimator = PSMI(256, method).fit(torch.tensor(X), y)
     np.testing.assert_allclose(
         estimator.score_samples(torch.tensor(X), y), expected, atol=1e-5

@@ -191,7 +191,7 @@ def _result(row: Score, arrays: dict[str, Any]) -> Any:
         ) from error
 
 
-def _checked_result(row: Score, found: Any, members: NDArray[np.str_]) -> Scored:
+def _checked_result(row: Score, found: object, members: NDArray[np.str_]) -> Scored:
     """Return what a score's function returned as scores of those members that have one."""
     errors, said = None, ()
     if isinstance(found, tuple):
@@ -222,7 +222,7 @@ def _checked_result(row: Score, found: Any, members: NDArray[np.str_]) -> Scored
 
 
 def _checked_column(
-    row: Score, what: str, found: Any, members: NDArray[np.str_]
+    row: Score, what: str, found: object, members: NDArray[np.str_]
 ) -> Floats:
     """Return one number for each member, which may be NaN, or raise."""
     of_score = f"what the score {row.name} returned"

@@ -347,7 +347,7 @@ def kept_design(
 # the shape of a manifest, whose file may be untrusted
 
 
-def _or_none(form: Any) -> Any:
+def _or_none(form: object) -> Any:
     return lambda value: value is None or has_form(value, form)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +52,7 @@ from memowidgets.widgets.messages import (
     NextStep,
     SampleDetail,
     ShadowGaps,
+    State,
     Steps,
 )
 
@@ -411,17 +412,19 @@ class AuditView:
             )
         return as_text(table, ".csv")
 
-    def report_page(self, state: Mapping[str, Any]) -> bytes:
+    def report_page(self, state: State) -> bytes:
         """Return the report as one page without samples, which opens as `Dashboard.state` says."""
         pick = state["metric"], state["layer"], state["checkpoint"]
         tau = AgainstClass(state["tau"]) if state["axis"] == BY_CLASS else state["tau"]
-        how = {
-            "include_samples": False,
-            "figures": False,
-            "eta": state["eta"],
-            "view": state,
-        }
-        content = content_of(self._audit, tau, *pick, **how)
+        content = content_of(
+            self._audit,
+            tau,
+            *pick,
+            include_samples=False,
+            figures=False,
+            eta=state["eta"],
+            view=state,
+        )
         return as_page(content).encode("utf-8", "replace")
 
     def opened_by(self) -> str:

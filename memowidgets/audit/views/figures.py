@@ -446,7 +446,7 @@ class _Desk:
         return charts.memorization_scatter(table, spearman=spearman)
 
 
-def areas(found: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:
+def areas(found: Mapping[str, Evaluation], **more: object) -> pd.DataFrame:
     """Rows as `Audit.compare` has them."""
     return pd.DataFrame(
         [{"metric": metric, **more, **area(result)} for metric, result in found.items()]

@@ -92,7 +92,7 @@ def content_of(
     include_samples: bool,
     figures: bool = True,
     eta: float = ETA,
-    view: Mapping[str, Any] = MappingProxyType({}),
+    view: Mapping[str, object] = MappingProxyType({}),
 ) -> Content:
     """Return all that a report says of an audit.
 
@@ -115,7 +115,7 @@ def content_of(
         Whether figures are drawn.
     eta : float
         Log-LiRA from which on a member is memorised.
-    view : mapping of str to Any
+    view : mapping of str to object
         How the page opens, by the names of `Dashboard.state`, such as its filter.
 
     Raises

@@ -6,13 +6,16 @@ on. An answer is the whole run's, or it comes with an error or a warning in word
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
 import tempfile
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -121,7 +124,10 @@ class Damaged(RuleBasedStateMachine):
         self.said: list[str] = []  # by the audit that is open now
         self.damaged: list[Path] = []
 
+        self.disk = ExitStack()
+
     def teardown(self) -> None:
+        self.disk.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @rule(
@@ -163,6 +169,41 @@ class Damaged(RuleBasedStateMachine):
             theirs = Clean.twins[which] / file.relative_to(self.run)
             if theirs.exists():
                 shutil.copy(theirs, file)
+
+    @rule(fault=st.sampled_from([errno.ENOSPC, errno.EROFS]))
+    def refuse_to_write(self, fault: int) -> None:
+        """The disk is full, or the run is on one that can only be read."""
+
+        def refused(path, flags, *mode, **how):
+            if flags & os.O_CREAT and str(path).startswith(str(self.folder)):
+                raise OSError(fault, os.strerror(fault), str(path))
+            return opens(path, flags, *mode, **how)
+
+        self.write_again()
+        opens = os.open
+        self.disk.enter_context(mock.patch("memowidgets.files.os.open", refused))
+
+    @rule()
+    def write_again(self) -> None:
+        self.disk.close()
+
+    @rule()
+    def go_back(self) -> None:
+        """The folder is an older copy from here on, with the revision that it had."""
+        shutil.rmtree(self.run)
+        shutil.copytree(Clean.whole, self.run)
+
+    @precondition(lambda self: self.audit is not None)
+    @rule()
+    def another_goes_on(self) -> None:
+        """Another process makes what is missing, while this audit is open."""
+
+        def work() -> None:
+            other = victim.opened(self.run)
+            other.train()
+            victim.fill(other)
+
+        self.asked(work)
 
     @rule()
     def open(self) -> None:

@@ -37,7 +37,7 @@ from memowidgets.files import write_whole
 from memowidgets.models import Model
 from memowidgets.models.device import free_memory, torch_device
 from memowidgets.progress import Progress, progress_or_bar
-from memowidgets.registry import Score, find_row, row_of_function
+from memowidgets.registry import Score, about_row, find_row, row_of_function
 from memowidgets.store import NotThereError, RunDirectory, StoreError, run_at
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import CheckpointPlan, Settings
@@ -585,9 +585,13 @@ class Audit:
             start = time.monotonic()
             found = computing.computed(part)
             seconds = time.monotonic() - start
-            self._scores.keep(part.key, found, part.row.about, seconds)
+            self._scores.keep(part.key, found, about_row(part.row), seconds)
             # a function can't be interrupted, so this is where Cancel acts
             report.report(done + 1, len(parts), part.doing)
+        whole = computing.ScorePart(row, asked)
+        if computing.is_to_be_known(whole):
+            found = computing.compute(row, asked)
+            self._scores.keep(whole.key, found, about_row(row), 0.0)
 
     @property
     def run(self) -> Run:

@@ -201,6 +201,57 @@ def find_row(metric: object) -> Score:
     return row
 
 
+def parameters_of(row: Score) -> tuple[str, ...]:
+    """Return what a score asks for, itself or by the rows that it is made of, as `PARAMETERS`."""
+    found = list(row.parameters)
+    for name in row.parts:
+        found += parameters_of(find_row(name))
+    if row.mean_over_checkpoints:
+        found.append("losses")
+    return tuple(dict.fromkeys(found))
+
+
+def version_of(row: Score) -> str | None:
+    """Return the version by which the values of a score are kept; None if they are not.
+
+    That of a row made of others is made of theirs.
+    """
+    if not row.parts:
+        return "" if row.at_once else row.version
+    how = "mean rank" if row.mean_rank else "mean over checkpoints"
+    versions = []
+    for name in row.parts:
+        version = version_of(find_row(name))
+        if version is None:
+            return None
+        versions.append(f"{name} {version}".strip())
+    return f"{how} of {', '.join(versions)}"
+
+
+def definitions_of(row: Score) -> list[str]:
+    """Return what a score is, in sentences for a page: its own, or those of its parts first."""
+    if row.definition:
+        return [row.definition]
+    parts = [find_row(name) for name in dict.fromkeys(row.parts)]
+    said = [sentence for part in parts for sentence in definitions_of(part)]
+    if row.mean_rank:
+        said.append("The score adds the ranks of the samples by each of these.")
+    elif row.parts:
+        said.append("The score is its mean over the checkpoints up to this one.")
+    return said
+
+
+def about_row(row: Score) -> dict[str, str]:
+    """Return what is kept beside the values of a score, from which `kept_row` makes a row again."""
+    tau = {} if row.tau is None else {"tau": repr(row.tau)}
+    return {
+        "spoken": row.spoken,
+        "definition": " ".join(definitions_of(row)),
+        "needs": " ".join(parameters_of(row)),
+        **tau,
+    }
+
+
 def row_of_function(
     function: Callable[..., Any], name: str | None = None, version: str | None = None
 ) -> Score:

@@ -122,17 +122,6 @@ class Score:
         return found
 
     @property
-    def about(self) -> dict[str, str]:
-        """What is kept beside its values, from which `kept_row` makes a row again."""
-        tau = {} if self.tau is None else {"tau": repr(self.tau)}
-        return {
-            "spoken": self.spoken,
-            "definition": self.definition,
-            "needs": " ".join(self.parameters),
-            **tau,
-        }
-
-    @property
     def is_gone(self) -> bool:
         """Whether its values were kept, and its function is not here."""
         return isinstance(self.function, _Gone)

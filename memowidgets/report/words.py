@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memowidgets.decisions import CHANGES, UNDECIDED
 from memowidgets.evaluation import clopper_pearson
 from memowidgets.evaluation.scored import BY_CLASS
-from memowidgets.registry import find_row
+from memowidgets.registry import definitions_of
 from memowidgets.vocabulary import (
     at,
     between,
@@ -470,11 +470,7 @@ def definitions(content: Content) -> list[str]:
     row = content.score
     if row is None or content.scored is None:
         return list(_TERMS)
-    parts = [find_row(name) for name in dict.fromkeys(row.mean_rank)] or [row]
-    said = [part.definition for part in parts if part.definition]
-    if row.mean_rank:
-        said.append("The score adds the ranks of the samples by each of these.")
-    return [*said, *_TERMS]
+    return [*definitions_of(row), *_TERMS]
 
 
 _TERMS = (

@@ -304,6 +304,50 @@ def test_kept_values_are_shown_without_their_function_and_it_is_said(
             ask()
 
 
+@pytest.mark.parametrize(
+    ("name", "how", "definition"),
+    [
+        ("ranks", {"mean_rank": ("part", "csl")}, "adds the ranks of the samples"),
+        (
+            "means",
+            {"mean_over_checkpoints": "part"},
+            "is its mean over the checkpoints",
+        ),
+    ],
+)
+def test_a_score_made_of_kept_ones_is_shown_without_the_cell_that_made_it(
+    name, how, definition, run, own_scores, tmp_path
+):
+    def add(version):
+        @mw.score("part", version=version)
+        def part(representations, labels):
+            "Part is a sum."
+            return representations.sum(axis=1) + labels
+
+        mw.score(name, spoken="Whole", tau=0.4, **how)
+
+    asked = {"metric": name, "checkpoint": 3}
+    add(None)
+    run.score(**asked)
+    own_scores.clear()
+    with pytest.raises(ValueError, match=f"unknown score '{name}'"):
+        run.score(**asked)
+    add("7")
+    wanted = run.score(**asked)
+    own_scores.clear()
+    again = mw.Audit.open(run.path)
+    assert again.score(**asked).equals(wanted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # its function is not here
+        found = again.flagged(**asked)
+        page = again.report(tmp_path / "whole.html", figures=False, **asked)
+    assert found["score"].tolist() == sorted(wanted[wanted <= 0.4])
+    text = page.read_text("utf-8")
+    assert "Whole made the prediction" in text
+    assert "Part is a sum." in text
+    assert definition in text
+
+
 def test_a_function_with_a_version_cannot_have_a_name_of_ours():
     with pytest.raises(ValueError, match="'psmi' is a name of memowidgets' own"):
         audit_of().score(lambda labels: labels, name="psmi", version="1")

@@ -29,7 +29,7 @@ from memowidgets.metrics import mean_over_checkpoints, mean_rank
 from memowidgets.metrics.psmi import IMPRECISE, small_classes
 from memowidgets.models.device import computed_on, resolve_device
 from memowidgets.progress import Cancelled
-from memowidgets.registry import Score, find_row
+from memowidgets.registry import Score, find_row, own_names, version_of
 from memowidgets.store import StoreError
 from memowidgets.vocabulary import Note, first_line, quoted
 
@@ -89,6 +89,18 @@ def _made_of(row: Score, asked: Inputs) -> list[ScorePart]:
 def is_known(part: ScorePart) -> bool:
     """Return whether a part of a score was computed before."""
     return _known(*part) is not None
+
+
+def is_to_be_known(part: ScorePart) -> bool:
+    """Return whether to keep a score of a user's that is made of others, and is computed by now.
+
+    It is computed from its parts again wherever its row is known; what is kept of it is for whoever
+    opens the run without that row.
+    """
+    row, asked = part
+    if not row.parts or row.name in own_names() or version_of(row) is None:
+        return False
+    return is_ready(row, asked) and not asked.evidence.scores.has(part.key)
 
 
 def _known(row: Score, asked: Inputs) -> Scored | None:
@@ -194,6 +206,11 @@ def _result(row: Score, arrays: dict[str, Any]) -> Any:
 def _checked_result(row: Score, found: object, members: NDArray[np.str_]) -> Scored:
     """Return what a score's function returned as scores of those members that have one."""
     errors, said = None, ()
+    if found is None:
+        raise ValueError(
+            f"the score {row.name} returned nothing: it must return one number for each of "
+            f"{len(members)} members"
+        )
     if isinstance(found, tuple):
         if len(found) not in (2, 3):
             raise ValueError(

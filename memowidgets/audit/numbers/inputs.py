@@ -23,7 +23,7 @@ from memowidgets.audit.numbers.truth import truth_needs
 from memowidgets.checks import check_finite
 from memowidgets.files import digest
 from memowidgets.metrics.logits import FEWEST_CHECKPOINTS
-from memowidgets.registry import Score, find_row
+from memowidgets.registry import Score, find_row, parameters_of, version_of
 from memowidgets.training.checkpoint import LAYER, Record
 
 Array = NDArray[Any]
@@ -123,11 +123,7 @@ INPUTS: dict[str, Input] = {
 
 def kinds_of(row: Score) -> frozenset[str]:
     """Return the kinds of evidence that a score uses, itself or by the rows that it is made of."""
-    found = {INPUTS[name].kind for name in row.parameters}
-    for part in row.parts:
-        found |= kinds_of(find_row(part))
-    if row.mean_over_checkpoints:
-        found.add(TRACE)
+    found = {INPUTS[name].kind for name in parameters_of(row)}
     return frozenset(found - {""})
 
 
@@ -199,6 +195,7 @@ def needs_pass(row: Score) -> bool:
 def key_of(row: Score, asked: Inputs) -> ScoreKey:
     """Return what identifies the scores by a row: its function, the place, what they come from."""
     evidence, kinds = asked.evidence, kinds_of(row)
+    version = version_of(row)
     others = []
     if TRACE in kinds:
         others += [evidence.weights_at(each) for each in asked.so_far]
@@ -213,7 +210,7 @@ def key_of(row: Score, asked: Inputs) -> ScoreKey:
         checkpoint=asked.record.name,
         of=evidence.weights_at(asked.record),
         target=evidence.target,
-        version=row if row.version is None else row.version,
+        version=row if version is None else version,
         beside=digest(others) if others else "",
     )
 

@@ -206,11 +206,6 @@ def _result(row: Score, arrays: dict[str, Any]) -> Any:
 def _checked_result(row: Score, found: object, members: NDArray[np.str_]) -> Scored:
     """Return what a score's function returned as scores of those members that have one."""
     errors, said = None, ()
-    if found is None:
-        raise ValueError(
-            f"the score {row.name} returned nothing: it must return one number for each of "
-            f"{len(members)} members"
-        )
     if isinstance(found, tuple):
         if len(found) not in (2, 3):
             raise ValueError(
@@ -242,6 +237,11 @@ def _checked_column(
     row: Score, what: str, found: object, members: NDArray[np.str_]
 ) -> Floats:
     """Return one number for each member, which may be NaN, or raise."""
+    if found is None:
+        raise TypeError(
+            f"the score {row.name} returned no values: it must return one for each of "
+            f"{len(members)} members"
+        )
     of_score = f"what the score {row.name} returned"
     values = real_numbers(found, of_score).astype(np.float64)
     if values.shape != members.shape:

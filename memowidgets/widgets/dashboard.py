@@ -200,6 +200,9 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
 
     def _check(self, name: str, value: str) -> str:
         """Return a value that can be picked. Raise an error that lists them for any other."""
+        if value not in self._labels[name]:
+            with self._lock:
+                self._offer_new()  # a cell, or a training, may have added it since
         valid = self._labels[name]
         if value not in valid:
             raise ValueError(
@@ -264,11 +267,12 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
     @contextmanager
     def _silently(self) -> Iterator[None]:
         """Set several traits before the view and the address of the page follow them."""
+        before = self._restoring
         self._restoring = True
         try:
             yield
         finally:
-            self._restoring = False
+            self._restoring = before
 
     def _restore_rest(self) -> None:
         """Restore the rest of a state, for the view that is shown by now."""
@@ -495,15 +499,22 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         """Put new checkpoints on the timeline, and offer to show what else is new in the source."""
         found = self._newest_revision()
         with self._lock:
-            if self._progress is not None or found in (None, self._revision):
-                return
-            was_outdated, before, star = self.outdated, self._timeline, self._star
-            self._reread_choices()
-            grew = self._timeline != before and self._has_still(before)
-            self.outdated = was_outdated or not grew
-            if self._star not in ("", star):
-                label = self._labels["checkpoint"][self._star]
-                self._say(f"The best time to predict is reached: {label}.")
+            if self._progress is None and found not in (None, self._revision):
+                self._offer_new()
+
+    def _offer_new(self) -> None:
+        """Offer what the source has by now; the view stays, and it is said whether it is old."""
+        was_outdated = self.outdated
+        before = self._timeline
+        star = self._star
+        revision = self._revision
+        self._reread_choices()
+        is_same = revision == self._revision
+        grew = self._timeline != before and self._has_still(before)
+        self.outdated = was_outdated or not (grew or is_same)
+        if self._star not in ("", star):
+            label = self._labels["checkpoint"][self._star]
+            self._say(f"The best time to predict is reached: {label}.")
 
     def _has_still(self, before: dict[str, Any]) -> bool:
         """Whether the timeline has all that it had: the same weights, and no score is gone."""

@@ -392,6 +392,30 @@ def test_a_click_trains_short_models_and_shows_what_they_say(opened, monkeypatch
     assert dashboard.counts["flagged"] == 26
 
 
+def test_a_score_that_came_since_can_be_set_at_once(opened, monkeypatch):
+    """By its trait, as part of a state, and to compare with: nobody has to refresh first."""
+    names = "mine", "yours", "theirs"
+    views = [opened()[0] for _ in names]
+    with pytest.raises(ValueError, match="unknown metric 'mine'"):
+        views[0].metric = "mine"
+    scores = [*FakeSource().score_choices(), *(Choice(name, name) for name in names)]
+    monkeypatch.setattr(FakeSource, "score_choices", lambda _self: scores)
+    place = {"checkpoint": "epoch-2", "layer": "last"}
+    views[0].metric = "mine"
+    views[1].state = {"metric": "yours", "tau": 0.25}
+    views[2].comparing = [place | {"metric": "theirs"}]
+    for view in views:
+        view.compute()
+        assert view.wait(60)
+        assert view.computed
+        assert not view.outdated
+    assert [view.metric for view in views] == ["mine", "yours", "psmi"]
+    assert views[1].tau == 0.25
+    assert "theirs" in str(told(views[2], "compared")["names"])
+    with pytest.raises(ValueError, match="'theirs'"):
+        views[0].metric = "their"
+
+
 def test_the_export_is_of_what_is_shown_and_a_failure_is_a_sentence(opened):
     dashboard, source = opened()
     dashboard.tau = 0.25

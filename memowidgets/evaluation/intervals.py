@@ -89,7 +89,7 @@ class SortedScores:
     def flagging(self, n: int) -> float:
         """Return the score up to which the `n` lowest are flagged, with all that tie with them.
 
-        Of fewer than `n` samples all are. For none it lies below all scores.
+        `n` is at least 1. Of fewer than `n` samples all are.
 
         Examples
         --------
@@ -97,8 +97,6 @@ class SortedScores:
         >>> scores.flagging(1), scores.flagging(2), scores.flagging(9)
         (-0.2, 0.1, 0.3)
         """
-        if n < 1:
-            return float(np.nextafter(self.values[0], -np.inf))
         up_to = np.cumsum(self.counts)
         rung = int(np.searchsorted(up_to, min(n, len(self.order))))
         return float(self.values[rung])

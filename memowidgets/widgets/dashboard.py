@@ -665,10 +665,8 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         is_natural = self.tau == found.natural == self._given.natural
         if same or is_natural:
             return asked, self.tau
-        many = self.counts["flagged"]
-        if many == 0:
-            return asked, found.rising.flagging(0)
-        return {"count": many}, None
+        # nobody asks for none: the lowest is shown then, with all that tie with it
+        return {"count": max(1, self.counts["flagged"])}, None
 
     def _not_learned(self, pick: Place, warnings: Sequence[Note]) -> str:
         """Return what the model lacks at the checkpoint on show; "" where it has learned.

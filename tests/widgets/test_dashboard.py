@@ -7,6 +7,7 @@ import re
 import threading
 import tracemalloc
 import weakref
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -175,8 +176,31 @@ def test_a_tau_that_means_nothing_for_another_score_becomes_as_many_samples(
     flagged = dashboard.counts["flagged"]
     for metric in ("loss", "psmi"):
         dashboard.metric = metric
-        assert dashboard.counts["flagged"] == flagged
-        assert dashboard.asked == ({"count": flagged} if flagged else {})
+        # of none, the lowest one
+        assert dashboard.counts["flagged"] == max(1, flagged)
+        assert dashboard.asked == {"count": max(1, flagged)}
+
+
+def test_where_nothing_was_flagged_all_that_tie_with_the_lowest_are(
+    opened, monkeypatch
+):
+    dashboard, _ = opened()
+    view = FakeSource.view
+
+    def tied(source, score, *place):
+        found = view(source, score, *place)
+        if score == "loss":
+            found = replace(found, scores=(found.scores > -0.3).astype(float))
+        return found
+
+    monkeypatch.setattr(FakeSource, "view", tied)
+    dashboard.tau = -99.0
+    assert dashboard.counts["flagged"] == 0
+    dashboard.metric = "loss"
+    n_lowest = int((dashboard.evaluation.scores == 0).sum())
+    assert 1 < n_lowest < 200
+    assert dashboard.counts["flagged"] == n_lowest
+    assert dashboard.tau == 0
 
 
 def test_eta_moves_the_inspector_too_and_stays_for_other_scores(opened):

@@ -101,9 +101,9 @@ def percent(share: float) -> str:
     if 1 - _LEAST < share < 1:
         return "> 99.9 %"
     near = share < _ROUND or share > 1 - _ROUND
-    return (
-        f"{f'{100 * share:.1f}'.removesuffix('.0') if near else round(100 * share)} %"
-    )
+    # a page rounds the same numbers
+    shown = round(1000 * share) / 10 if near else round(100 * share)
+    return f"{shown:g} %"
 
 
 def between(interval: tuple[float, float]) -> str:

@@ -2,6 +2,7 @@
 
 import { Answers } from "../../memowidgets/report/static/answers.js";
 import { StandIn } from "../../memowidgets/report/static/model.js";
+import { bitsOf, truthOf } from "../../memowidgets/report/static/rising.js";
 import { tauAsked } from "../../memowidgets/widgets/static/asked.js";
 import { unpack } from "../../memowidgets/widgets/static/wire.js";
 import { isFlag, isNear, isNumber, isWhole, usable } from "./address.js";
@@ -13,7 +14,6 @@ import {
   judgedOf,
   logLiraOf,
   scoresOf,
-  truthOf,
   wireOf,
 } from "./views.js";
 
@@ -378,10 +378,7 @@ export class Recorded {
   tellMoments(checkpoints) {
     const { metric, layer } = this.view;
     const eta = this.model.get("eta_committed");
-    const bits = new Uint8Array(Math.ceil(this.logLira.length / 8));
-    this.logLira.forEach((value, i) => {
-      if (value >= eta) bits[i >> 3] |= 128 >> (i & 7);
-    });
+    const bits = bitsOf(this.logLira, eta);
     this.model.emit("msg:custom", { type: "memorized" }, [bits]);
     for (const checkpoint of checkpoints) {
       const view = this.found(metric, layer, checkpoint);

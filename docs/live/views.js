@@ -1,5 +1,10 @@
 /** Views of a recorded audit in the form that the explorer takes from a kernel. No DOM. */
 
+import {
+  bitsOf,
+  packedScores,
+  risingOrder,
+} from "../../memowidgets/report/static/rising.js";
 import { fromLogLira } from "../../memowidgets/report/static/unpack.js";
 import { aucOf, judgedAt } from "../../memowidgets/widgets/static/maths.js";
 import { unpack } from "../../memowidgets/widgets/static/wire.js";
@@ -50,12 +55,6 @@ export function logLiraOf(content) {
   return fromLogLira(content.log_lira);
 }
 
-/** The members by their score, ascending. @param {ArrayLike<number>} scores */
-function risingOrder(scores) {
-  const order = Uint32Array.from(scores, (_, i) => i);
-  return order.sort((a, b) => scores[a] - scores[b]);
-}
-
 /**
  * One view as the traits of the explorer: each value once, in rising order.
  * @param {View} view
@@ -64,20 +63,7 @@ function risingOrder(scores) {
  * @param {number} version
  */
 export function wireOf(view, logLira, etaRange, version) {
-  const scores = scoresOf(view);
-  const order = risingOrder(scores);
-  /** @type {number[]} */
-  const values = [];
-  /** @type {number[]} */
-  const counts = [];
-  for (const i of order) {
-    if (values.length === 0 || scores[i] !== values[values.length - 1]) {
-      values.push(scores[i]);
-      counts.push(0);
-    }
-    counts[counts.length - 1] += 1;
-  }
-  const shared = counts.flatMap((count, i) => (count > 1 ? [i] : []));
+  const { order, counts, shared, packed } = packedScores(scoresOf(view), view.wide);
   const codes =
     view.errors === null
       ? null
@@ -92,40 +78,12 @@ export function wireOf(view, logLira, etaRange, version) {
     natural: view.natural,
     levels: view.errors?.levels ?? null,
     codes,
-    values: view.wide ? Float64Array.from(values) : Float32Array.from(values),
-    wide: view.wide,
-    n_shared: shared.length,
-    shared: Uint32Array.from(shared),
-    ties: Uint32Array.from(shared, (i) => counts[i]),
+    ...packed,
   };
   return { data, counts, shared, rising: Float64Array.from(order, (i) => logLira[i]) };
 }
 
 /** @typedef {ReturnType<typeof wireOf>} Wire */
-
-/**
- * Which values have a memorised member at η.
- * @param {Wire} wire
- * @param {number} eta
- */
-export function truthOf({ data, counts, shared, rising }, eta) {
-  const hits = new Uint32Array(counts.length);
-  let at = 0;
-  counts.forEach((count, value) => {
-    for (const end = at + count; at < end; at++)
-      hits[value] += rising[at] >= eta ? 1 : 0;
-  });
-  const bits = new Uint8Array(Math.ceil(counts.length / 8));
-  hits.forEach((count, i) => {
-    if (count > 0) bits[i >> 3] |= 128 >> (i & 7);
-  });
-  return {
-    version: data.version,
-    eta,
-    bits,
-    of_shared: Uint32Array.from(shared, (i) => hits[i]),
-  };
-}
 
 /**
  * The scores of a view with who is memorised at η.
@@ -158,9 +116,8 @@ export function ranksOf(scores) {
  */
 export function comparedOf(views, logLira, eta) {
   const n = logLira.length;
-  const bits = new Uint8Array(Math.ceil(n / 8));
-  for (let i = 0; i < n; i++) if (logLira[i] >= eta) bits[i >> 3] |= 128 >> (i & 7);
-  return { n, ranks: views.map((view) => ranksOf(scoresOf(view))), bits };
+  const ranks = views.map((view) => ranksOf(scoresOf(view)));
+  return { n, ranks, bits: bitsOf(logLira, eta) };
 }
 
 /**

@@ -13,12 +13,13 @@ import numpy as np
 from memowidgets.decisions import CHANGES, CHOICES, UNDECIDED, Decision
 from memowidgets.evaluation import Evaluation, OperatingPoint
 from memowidgets.evaluation.scored import Scored
-from memowidgets.vocabulary import Note, verb
+from memowidgets.vocabulary import Note
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memowidgets.registry import Score
+    from memowidgets.widgets.messages import Moment
 
     Floats = NDArray[np.float64]
 
@@ -80,6 +81,24 @@ class Person(NamedTuple):
     last: str
 
 
+class AtTime(NamedTuple):
+    """The score of the rows of a report at one checkpoint.
+
+    Attributes
+    ----------
+    moment : Moment
+        The checkpoint.
+    title : str
+        As `Scored.title`.
+    scores : array of shape (n,)
+        On the axis of the report; NaN for a row without a score there.
+    """
+
+    moment: Moment
+    title: str
+    scores: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class Content:
     """The content of a report.
@@ -110,8 +129,9 @@ class Content:
     score : Score, optional
         What the score is called and defined as.
     scored : Scored, optional
-        Its values; None if nothing is scored. Labels, ids and probabilities in it are shown with
-        samples only.
+        Its values, of the members that count: where there is ground truth, it says something of
+        each. None if nothing is scored. Labels, ids and probabilities in it are shown with samples
+        only.
     ids : sequence of str
         Ids of all members.
     samples : sequence, optional
@@ -138,6 +158,10 @@ class Content:
         What a reader calls the samples, such as ``"images"``.
     view : mapping of str to Any
         How the page opens, by the names of `Dashboard.state`, such as its filter.
+    asked : mapping
+        What τ follows from, as `Dashboard.asked`; empty where τ itself was asked for.
+    in_time : sequence of AtTime
+        The score at each checkpoint in the order of training; empty where it has none.
     support : pair of arrays of shape (n,), optional
         Number of models that memorised each of them, NaN for unknown, of those that trained on it.
     can_train : bool
@@ -174,6 +198,8 @@ class Content:
     digests: Sequence[Digest] = ()
     noun: str = "samples"
     view: Mapping[str, Any] = field(default_factory=dict)
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    in_time: Sequence[AtTime] = ()
     support: tuple[Floats, NDArray[np.int64]] | None = None
     can_train: bool = True
     is_recording: bool = False
@@ -188,27 +214,22 @@ class Content:
             else self.scored.flagged(self.tau)
         )
 
-    @cached_property
-    def judged(self) -> Scored | None:
-        """The rows that the ground truth says something of; None without any."""
-        if self.scored is None or not self.scored.judged.any():
-            return None
-        return self.scored.only(self.scored.judged)
+    @property
+    def is_judged(self) -> bool:
+        """Whether there is ground truth."""
+        return self.scored is not None and bool(self.scored.judged.any())
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """As `Scored.counts`, of the judged rows; without ground truth of all."""
-        scored = self.judged or self.scored
-        return {} if scored is None else scored.counts(self.tau, self.eta)
+        """As `Scored.counts`."""
+        return {} if self.scored is None else self.scored.counts(self.tau, self.eta)
 
     @property
     def n_memorized(self) -> int | None:
         """Number of memorised rows; None without ground truth."""
-        return (
-            self.counts["found"] + self.counts["missed"]
-            if self.judged is not None
-            else None
-        )
+        if not self.is_judged:
+            return None
+        return self.counts["found"] + self.counts["missed"]
 
     @property
     def memorized_but_wrong(self) -> int | None:
@@ -240,11 +261,6 @@ class Content:
         notes = [*self.warnings]
         if self.scored is not None:
             notes += self.scored.notes
-            unscored = len(self.ids) - len(self.scored.positions)
-            if unscored:
-                of = f"{unscored} of {len(self.ids)} members"
-                sentence = f"{of} {verb(unscored, 'has', 'have')} no score"
-                notes.append(Note("unscored", sentence, n=unscored))
         if self.evaluation is not None:
             notes += self.evaluation.warnings
         return tuple(dict.fromkeys(notes))
@@ -316,7 +332,7 @@ class Content:
     def at_stake(self) -> NDArray[np.bool_]:
         """Mask of the memorised rows; of the flagged ones where nobody knows which those are."""
         memorized = None if self.scored is None else self.scored.memorized(self.eta)
-        if memorized is None or self.judged is None:
+        if memorized is None or not self.is_judged:
             return self.flagged
         return memorized
 

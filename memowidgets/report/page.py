@@ -22,7 +22,8 @@ from memowidgets.widgets.explored import Judged
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.items import Items, digits_for, short_title, smaller
 from memowidgets.widgets.samples import readable, reader_for
-from memowidgets.widgets.standin import dots
+from memowidgets.widgets.standin import dots, time_line
+from memowidgets.widgets.timeline import moment_on_wire, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,6 +89,8 @@ def wire(content: Content) -> dict[str, Any]:
         "eta": content.eta,
         "noun": content.noun,
         "view": dict(content.view),
+        "asked": dict(content.asked),
+        "time": _in_time(content, content.scored),
         "explorer": _explorer(content, content.scored),
         "inspector": _inspector(content, content.scored),
     }
@@ -95,10 +98,10 @@ def wire(content: Content) -> dict[str, Any]:
 
 def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
     """Return the traits that `ThresholdExplorer` sends its page, and log-LiRA."""
-    judged = Judged.of(
-        replace(scored, title=readable(scored.title), canaries=None), content.eta
-    )
-    judged = replace(judged, version=1)
+    named = replace(scored, title=readable(scored.title), canaries=None)
+    if not content.is_judged:
+        named = replace(named, log_lira=None)
+    judged = Judged(named, content.eta, version=1)
     data = {**judged.data, "axes": [scored.axis]}  # no kernel computes the other
     found: dict[str, Any] = {
         "data": data,
@@ -110,6 +113,27 @@ def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
         in_order = judged.scored.log_lira[judged.scored.rising.order]
         found["log_lira"] = thousandths(in_order).tobytes()
     return found
+
+
+def _in_time(content: Content, scored: Scored) -> dict[str, Any] | None:
+    """Return the checkpoints with the score of each row there; None where time stands still."""
+    if not content.in_time:
+        return None
+    log_lira = None
+    if content.is_judged and scored.log_lira is not None:
+        log_lira = thousandths(scored.log_lira).tobytes()
+    chosen = content.by_risk[:MOST_SAMPLES]
+    return {
+        "first": scored.checkpoint,
+        "moments": [
+            moment_on_wire(at.moment, computed=True, ready=True)
+            for at in content.in_time
+        ],
+        "titles": [readable(at.title) for at in content.in_time],
+        "scores": [narrowed(at.scores).tobytes() for at in content.in_time],
+        "log_lira": log_lira,
+        "listed": chosen.tolist(),
+    }
 
 
 def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
@@ -296,11 +320,15 @@ def _numbers_and_dots(content: Content) -> Iterable[str]:
         f"A dot is one of the {_text(content.noun)}, a bar several. Left of τ: flagged."
         f"{truth if known else ''}"
     )
+    if content.in_time:
+        moments = [at.moment for at in content.in_time]
+        drawing = f"{time_line(moments, content.scored.checkpoint)}{drawing}"
+        said += " Above: the losses, and the checkpoint (large dot) of these scores."
     yield f"<figure class='mr-dots'>{drawing}<figcaption>{said}</figcaption></figure>"
     yield "<div class='mr-screen' id='mr-explorer'></div>"
     yield (
-        "<p class='mr-moved mr-note' role='status'>The threshold was moved. What was decided, "
-        "and what is printed, belongs to the one that this report was written for. "
+        "<p class='mr-moved mr-note' role='status'>This is another threshold or time. What was "
+        "decided, and what is printed, belongs to what this report was written for. "
         "<button type='button' id='mr-back'>Back to it</button></p>"
     )
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import base64
 import html
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from memowidgets.vocabulary import threshold, truly, verb, visible, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from memowidgets.evaluation.scored import Rule, Scored
+    from memowidgets.widgets.messages import Moment
 
     Floats = NDArray[np.float64]
     Counts = NDArray[np.int64]
@@ -159,6 +160,112 @@ def dots(
         f"{_element('rect', 'paper', width=_WIDTH, height=_HEIGHT, fill=_PAPER)}"
         f"{''.join(parts)}</svg>"
     )
+
+
+BEST = "best time to predict"
+_LINE_OF_TIME = 44  # pixels from the top of its picture
+_TIME_HEIGHT = 64
+_STARRED = 70  # pixels beside the star that its words take
+
+
+def time_line(moments: Sequence[Moment], here: str) -> str:
+    """Return the timeline as an SVG element: two losses, the checkpoints, and the star.
+
+    Parameters
+    ----------
+    moments : sequence of Moment
+        The checkpoints in the order of training.
+    here : str
+        Name of the one on show.
+    """
+    xs = _pixels_of(moments)
+    held = [one.held_out for one in moments]
+    training = [one.loss for one in moments]
+    known = [loss for loss in (*training, *held) if _is_known(loss)]
+    most = max(known, default=0.0) or 1.0
+    star = next((i for i, one in enumerate(moments) if one.star), None)
+    shown = [i for i, one in enumerate(moments) if one.value == here]
+    ticks = [
+        _element("circle", "tick", cx=f"{x:.1f}", cy=_LINE_OF_TIME, r=2, fill=_TEXT)
+        for x in xs
+    ]
+    knob = [
+        _element("circle", "tick", cx=f"{xs[i]:.1f}", cy=_LINE_OF_TIME, r=5, fill=_TEXT)
+        for i in shown
+    ]
+    parts = [
+        _curve("line", xs, held, most, _LINE, 1),
+        _curve("tau", xs, training, most, _TEXT, 2),
+        *_names_of_losses(training, held, most),
+        *ticks,
+        *knob,
+    ]
+    said = "Losses while the model was trained"
+    if star is not None:
+        x = xs[star]
+        stem = f"M{x:.1f} 4V{_LINE_OF_TIME}"
+        near = min(max(x, _LEFT + _STARRED), _RIGHT - _STARRED)
+        words = f"★ {BEST}, epoch {moments[star].epoch:g}"
+        parts.append(_element("path", "tau", d=stem, stroke=_TEXT))
+        parts.append(
+            _words(near, _TIME_HEIGHT - 4, words, _TEXT, anchor="middle", weight=700)
+        )
+        said += f"; {words}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="mw-still" width="{_WIDTH}" '
+        f'height="{_TIME_HEIGHT}" viewBox="0 0 {_WIDTH} {_TIME_HEIGHT}" role="img" '
+        f'aria-label="{said}" font-family="system-ui, sans-serif" font-size="12">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _pixels_of(moments: Sequence[Moment]) -> list[float]:
+    """Return where each stands: by its epoch, or one after the other where these do not rise."""
+    epochs = np.array([one.epoch for one in moments])
+    if not (np.diff(epochs) > 0).all():
+        epochs = np.arange(len(moments))
+    shares = (epochs - epochs[0]) / (epochs[-1] - epochs[0])
+    return [_LEFT + (_RIGHT - _LEFT) * float(share) for share in shares]
+
+
+def _is_known(loss: float | None) -> TypeGuard[float]:
+    return loss is not None and math.isfinite(loss)
+
+
+def _height_of(loss: float, most: float) -> float:
+    """Return how far from the top a loss stands, of which `most` is the largest."""
+    return _LINE_OF_TIME - 6 - loss / most * (_LINE_OF_TIME - 9)
+
+
+def _curve(
+    kind: str,
+    xs: list[float],
+    losses: Sequence[float | None],
+    most: float,
+    color: str,
+    width: float,
+) -> str:
+    points = [
+        f"{x:.1f} {_height_of(loss, most):.1f}"
+        for x, loss in zip(xs, losses, strict=True)
+        if _is_known(loss)
+    ]
+    path = f"M{'L'.join(points)}" if points else ""
+    return _element("path", kind, d=path, stroke=color, stroke_width=width)
+
+
+def _names_of_losses(
+    training: Sequence[float | None], held: Sequence[float | None], most: float
+) -> Iterable[str]:
+    """Return the names of the two losses, at their last values and apart from each other."""
+    lowest = math.inf
+    named = (training, "median training loss", _TEXT), (held, "held-out loss", _MUTED)
+    for losses, name, color in named:
+        known = [loss for loss in losses if _is_known(loss)]
+        if not known:
+            continue
+        lowest = min(_height_of(known[-1], most) - 4, lowest - 13)
+        yield _words(_RIGHT, max(lowest, 10), name, color, anchor="end")
 
 
 def _judged(scored: Scored) -> Scored:

@@ -54,11 +54,7 @@ class InTime(Thresholds):
         place = self.metric, self.layer, moment.value
         computed = self._source.is_computed(*place)
         ready = computed or self._source.is_ready(*place)
-        losses = {
-            "loss": _finite(moment.loss),
-            "held_out": _finite(moment.held_out),
-        }
-        return {**asdict(moment), **losses, "computed": computed, "ready": ready}
+        return moment_on_wire(moment, computed=computed, ready=ready)
 
     @property
     def _star(self) -> str:
@@ -112,6 +108,15 @@ def _series(metric: str, layer: str, axis: str) -> str:
     return f"{metric} {layer} {axis}"
 
 
+def moment_on_wire(moment: Moment, *, computed: bool, ready: bool) -> dict[str, Any]:
+    """Return a checkpoint in the form of the front end."""
+    losses = {
+        "loss": _finite(moment.loss),
+        "held_out": _finite(moment.held_out),
+    }
+    return {**asdict(moment), **losses, "computed": computed, "ready": ready}
+
+
 def _finite(loss: float | None) -> float | None:
     return None if loss is None or not math.isfinite(loss) else float(loss)
 
@@ -121,5 +126,10 @@ def _in_order(scored: Scored, rows: NDArray[np.int64], n: int) -> NDArray[np.flo
     of_all = np.full(n, np.nan)
     of_all[scored.positions] = scored.scores
     shown = np.full(n, np.nan, np.float32)
-    shown[rows] = np.clip(of_all[rows], -_FURTHEST, _FURTHEST)
+    shown[rows] = narrowed(of_all[rows])
     return shown
+
+
+def narrowed(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return scores as float32, none of which becomes infinite."""
+    return np.clip(scores, -_FURTHEST, _FURTHEST).astype(np.float32)

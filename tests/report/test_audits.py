@@ -141,9 +141,16 @@ def test_arrays_alone(tmp_path):
     assert without_advice <= set(found["missing"].values())
     assert not any("Audit.from_arrays" in why for why in found["missing"].values())
     assert found["digests"] == []
+    log_lira[:10] = np.nan
     audit = mw.Audit.from_arrays(labels, states, log_lira=log_lira)
-    found, *_ = reported(audit, tmp_path / "b.html", figures=False)
+    found, head, _ = reported(audit, tmp_path / "b.html", figures=False)
     assert found["truth"]["memorized"] == int((log_lira >= 4).sum())
+    n_flagged = int((audit.score("psmi")[10:] <= 0).sum())  # headline, list and page
+    assert found["headline"].startswith(
+        f"{n_flagged} texts flagged".replace("texts", head["noun"])
+    )
+    assert found["truth"]["n"] == len(head["inspector"]["columns"]["scores"]) == 140
+    assert any("10 samples without log-LiRA" in note for note in found["warnings"])
     assert found["truth"]["auc"] == audit.evaluate("psmi").auc
     audit = mw.Audit.from_arrays(labels, logits=states[:, :3])
     below = int((audit.score("loss") <= -1).sum())

@@ -122,18 +122,18 @@ def test_scores_against_the_class_are_those_of_plots_and_samples(chromium, tmp_p
     content = by_class()
     scored = content.scored
     below = scored.flagged("class")
-    known = below & scored.judged
+    n = below.sum()
     with shown(chromium, write(content, tmp_path / "a.html")) as page:
-        assert counts(page)["flagged"] == known.sum()
+        assert counts(page)["flagged"] == n
         for eta in (4.0, 5.5):  # no kernel counts: the page does
             move_eta(page, eta)
-            assert counts(page)["found"] == (known & (scored.log_lira >= eta)).sum()
+            assert counts(page)["found"] == (below & (scored.log_lira >= eta)).sum()
         chip = page.locator('.mw-chip[data-filter="flagged"] .mw-count')
-        chip.get_by_text(str(int(below.sum())), exact=True).wait_for()
+        chip.get_by_text(str(n), exact=True).wait_for()
         ask(page, "20")
-        assert counts(page)["flagged"] == 20 != known.sum()
+        assert counts(page)["flagged"] == 20 != n
         ask(page, "by class")
-        assert counts(page)["flagged"] == known.sum()
+        assert counts(page)["flagged"] == n
         assert page.get_by_role("radio", name="τ =").count() == 0
 
 
@@ -251,13 +251,15 @@ def paper(page_file, chromium, *, appendix=False) -> tuple[int, list[str]]:
         )
         first = page.locator(".mr-first").bounding_box()
         assert first["height"] < 1000  # of 1001 between the margins
-        dots = page.locator(".mr-dots svg").bounding_box()
+        dots = page.locator(".mr-dots svg").last.bounding_box()
         assert (
             first["y"]
             < dots["y"]
             < dots["y"] + dots["height"]
             < first["y"] + first["height"]
         )
+        starred = page.get_by_role("img", name="★ best time to predict").count()
+        assert starred == page.locator(".mw-timeline").count()
         texts = page.locator(".mr-first").evaluate(
             "(first) => { first.querySelectorAll('time, svg').forEach((one) => one.remove());"
             " return first.innerText; }"
@@ -307,31 +309,42 @@ def test_the_appendix_is_printed_where_it_is_open(chromium, tmp_path):
     assert paper(page_file, chromium, appendix=True)[0] >= closed + 2
 
 
-def test_a_saved_view_opens_as_it_was(chromium, tmp_path):
+def test_a_saved_view_opens_as_it_was_and_plays(chromium, tmp_path):
     dashboard = mw.open_recorded("digits").dashboard()
     dashboard.wait(60)
     dashboard.metric = "loss"
     dashboard.wait(60)
-    dashboard.tau, dashboard.eta, dashboard.filter, dashboard.sort = (
-        -1.5,
-        6.0,
-        "missed",
-        "safe",
-    )
+    dashboard.asked, dashboard.eta = {"share": 0.1}, 6.0
+    dashboard.filter, dashboard.sort = "missed", "safe"
     said, wanted = dashboard.state, dashboard.counts
     page_file = tmp_path / "a.html"
     page_file.write_bytes(dashboard._source.report_page(said))
+    dashboard.checkpoint = dashboard._timeline["moments"][0]["value"]
+    dashboard.wait(60)
+    earlier = dashboard.counts
     dashboard.close()
     with shown(chromium, page_file) as page:
+        title = page.locator("h1")
         assert counts(page) == {name: n for name, n in wanted.items() if name != "n"}
-        assert tau(page) == -1.5
+        assert tau(page) == said["tau"]
         page.locator('.mw-chip[data-filter="missed"][aria-pressed="true"]').wait_for()
         assert page.get_by_text("Log-probability, epoch 3").count() > 0
-        assert (
-            page.locator("h1")
-            .inner_text()
-            .startswith(f"{wanted['flagged']} images flagged")
-        )
+        assert title.inner_text().startswith(f"{wanted['flagged']} images flagged")
+        assert page.get_by_text("fixed: a tenth").count() == 1
+        slider = page.get_by_role("slider", name="checkpoint")
+        slider.press("Home")
+        page.locator("body[data-moved]:not(.mw-moving)").wait_for()
+        assert counts(page) == {name: n for name, n in earlier.items() if name != "n"}
+        memorized = earlier["found"] + earlier["missed"]
+        numbers = (earlier["flagged"], earlier["n"], 1, earlier["found"], memorized)
+        assert re.findall(r"\d+", title.inner_text()) == [str(n) for n in numbers]
+        missed = page.locator('.mw-chip[data-filter="missed"] .mw-count')
+        missed.get_by_text(str(earlier["missed"]), exact=True).wait_for()
+        slider.press(" ")
+        page.locator(".mw-playing").wait_for()
+        page.locator("body:not([data-moved]):not(.mw-moving)").wait_for()
+        assert tau(page) == said["tau"]
+        assert slider.get_attribute("aria-valuetext").startswith("epoch 3 ")
 
 
 def test_without_scripts_or_where_nothing_unpacks_the_words_and_numbers_stand(

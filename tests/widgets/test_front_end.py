@@ -18,6 +18,7 @@ from memowidgets.evaluation import clopper_pearson, compare, roc
 from memowidgets.evaluation.intervals import SortedScores
 from memowidgets.evaluation.scored import STATUSES, AgainstClass, Scored
 from memowidgets.teaching.playgrounds import front_end
+from memowidgets.vocabulary import percent
 from memowidgets.widgets.explored import (
     Compared,
     Judged,
@@ -253,6 +254,14 @@ def test_a_budget_is_read_as_people_write_it(ask):
     }
     read |= dict.fromkeys(["", "0", "-3", "2.5", "101 %", "0 %", "a tenth", "1e3"])
     assert ask("readAsked", texts=list(read)) == list(read.values())
+
+
+def test_both_sides_write_a_share_the_same(ask):
+    ends = [0.0, 1e-5, 0.0009, 0.001, 0.0031, 0.0225, 0.0245, 0.1]
+    middle = [0.125, 0.135, 0.756, 0.9]
+    shares = [*ends, *middle, *(1 - share for share in ends)]
+    written = [percent(share).replace(" ", "\N{NO-BREAK SPACE}") for share in shares]
+    assert ask("percents", shares=shares) == written
 
 
 def test_intervals_are_exact(ask):

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import REFERENCES, Cache, Evidence
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.computing import is_ready, parts_of
 from memowidgets.audit.numbers.inputs import (
-    Inputs,
     is_defined,
     kinds_of,
     lacks_references,
@@ -32,6 +30,12 @@ from memowidgets.audit.numbers.truth import (
     support,
     truth_version,
 )
+from memowidgets.audit.views.in_time import (
+    is_ready_at,
+    is_small,
+    moments_of,
+    seconds_of_functions,
+)
 from memowidgets.audit.views.listing import as_text, listed_members
 from memowidgets.audit.views.nearest import NEIGHBOURS, class_nearby, distances, nearest
 from memowidgets.audit.views.report import Audited, content_of
@@ -41,7 +45,7 @@ from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status, resolve_device
 from memowidgets.progress import Progress, duration_in_words
-from memowidgets.registry import Score, all_rows, find_row, own_names
+from memowidgets.registry import all_rows, find_row, own_names
 from memowidgets.report.page import as_page
 from memowidgets.store import NotThereError, StoreError, without_advice
 from memowidgets.vocabulary import Note, size_in_words, visible, whole
@@ -60,9 +64,7 @@ if TYPE_CHECKING:
     from memowidgets.audit.run import Run
 
 Gaussians = tuple[NDArray[np.float64], NDArray[np.float64]]
-_QUICK_VALUES = 2_000_000
 _SHORT = 10.0  # seconds: what takes less starts by itself
-_MOMENT = 1.0  # second: what takes less is computed while time runs
 _NEAR = 0.1  # of the median distance to its class: a near-duplicate is nearer
 _REFERENCES = 2  # models for each member that a click trains
 _SHADOWS = 32  # that a click trains: enough on both sides for a verdict on a sample
@@ -115,7 +117,7 @@ class AuditView:
 
     def moments(self) -> Sequence[Moment]:
         """The checkpoints after step 0 in the order of training; none if there is only one."""
-        return _moments(self._audit.evidence)
+        return moments_of(self._audit.evidence)
 
     def has_ended(self) -> bool:
         """Whether the last checkpoint is the end of training."""
@@ -123,16 +125,7 @@ class AuditView:
 
     def is_ready(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `scores_at` answers in about a second, without a forward pass."""
-        evidence, row = self._audit.evidence, find_row(score)
-        asked = scores.ask(evidence, layer, checkpoint)
-        if kinds_of(row) - {*evidence.kinds} or lacks_references(row, asked):
-            return False
-        if not is_defined(row, asked):
-            return False
-        if not all(evidence.has(one) for one in needs(row, asked)):
-            return False
-        is_quick = _seconds_of_functions(row, asked) <= _MOMENT
-        return is_quick and _is_small(row, asked)
+        return is_ready_at(self._audit.evidence, find_row(score), layer, checkpoint)
 
     def scores_at(self, score: str, layer: str, checkpoint: str) -> Scored:
         """Return scores of the members, computed if need be, and nothing else of them."""
@@ -175,7 +168,7 @@ class AuditView:
             return Missing(why_not="it needs two checkpoints after step 0")
         wanted = needs(row, asked)
         n = len(evidence.missing(wanted))
-        of_functions = _seconds_of_functions(row, asked)
+        of_functions = seconds_of_functions(row, asked)
         doing = f"Scoring {whole(len(evidence.members))} samples"
         if not n:
             none = (one.checkpoint for one in wanted if not evidence.has(one))
@@ -183,7 +176,7 @@ class AuditView:
             why_not = "".join(
                 made.why_not("").what for made in lacking[:1] if not made.are_there
             )
-            short = not lacking and of_functions < _SHORT and _is_small(row, asked)
+            short = not lacking and of_functions < _SHORT and is_small(row, asked)
             cost = f"{doing}{_about_functions(of_functions)}."
             return Missing(cost=cost, short=short, why_not=why_not)
         seconds, size = self._audit.run.pass_cost()
@@ -487,42 +480,6 @@ def _checkpoints(evidence: Evidence) -> list[Choice]:
     return [Choice(one.name, x, one == chosen and one.epoch >= 0) for one, x in pairs]
 
 
-def _moments(evidence: Evidence) -> list[Moment]:
-    """Return the checkpoints after step 0 with what it means to look at each."""
-    names = evidence.names
-    later = sorted(names.some_records("all"), key=lambda record: record.step)
-    if len(later) < 2:
-        return []
-    chosen = names.prediction()
-    final = names.final()
-    found = []
-    for record in later:
-        why = "before the best time"
-        if record == chosen.record:
-            why = chosen.in_short
-        elif record == final:
-            why = "end of training"
-        elif chosen.why == "unsettled":
-            why = "nothing has settled yet"
-        elif evidence.not_learned(record):
-            why = "too early"
-        elif record.step > chosen.record.step:
-            why = "after the best time"
-        is_star = record == chosen.record and chosen.why != "unsettled"
-        moment = Moment(
-            record.name,
-            f"epoch {record.epoch:g}",
-            record.epoch,
-            record.weights,
-            record.median_loss,
-            record.test_loss,
-            why,
-            is_star,
-        )
-        found.append(moment)
-    return found
-
-
 def _layers(evidence: Evidence) -> list[Choice]:
     """Return the layers by name; the last is the recommended one."""
     layers = evidence.names.layer_names
@@ -554,32 +511,6 @@ def _note_on_draws(evidence: Evidence) -> tuple[Note, ...]:
         return ()
     said = "which samples the training draws is not known, and a sampler by weight may leave out "
     return (Note("draws not seen", f"{said}some, which would be flagged too"),)
-
-
-def _is_small(row: Score, asked: Inputs) -> bool:
-    """Whether each of the package's own scores that are to be computed takes about a second."""
-    parts = parts_of(row, asked)
-    own = [part.asked for part in parts if part.row.name in own_names()]
-    return all(map(_has_few_values, own))
-
-
-def _has_few_values(asked: Inputs) -> bool:
-    try:
-        held = scores.states(asked.evidence, asked.layer, asked.record.name)
-    except (StoreError, ValueError):
-        return False
-    return held.size <= _QUICK_VALUES
-
-
-def _seconds_of_functions(row: Score, asked: Inputs) -> float:
-    """Return how long the functions of a user's take, infinite if that is not known."""
-    seconds = 0.0
-    for part in parts_of(row, asked):
-        if part.row.name in own_names() or is_ready(*part):
-            continue
-        took = asked.evidence.scores.seconds(part.row.name)
-        seconds += math.inf if took is None else took
-    return seconds
 
 
 def _about_functions(seconds: float) -> str:

@@ -22,19 +22,21 @@ from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.truth import log_lira, member_log_lira, support
+from memowidgets.audit.views.in_time import scores_in_time
 from memowidgets.audit.views.listing import checked_selection, plain
 from memowidgets.audit.views.nearest import class_nearby
 from memowidgets.data import WithheldDataset
 from memowidgets.data.dataset import kind_of
 from memowidgets.decisions import FILE as DECISIONS
-from memowidgets.evaluation.scored import Rule, Scored
+from memowidgets.evaluation.scored import LowestShare, Rule, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import open_regular
 from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.registry import Score, spoken
 from memowidgets.report import Content, Digest, Figure
 from memowidgets.store import MANIFEST, NotThereError, StoreError, without_advice
-from memowidgets.vocabulary import Note, listed, percent, visible
+from memowidgets.vocabulary import Note, listed, percent, verb, visible
+from memowidgets.widgets.explored import Judged, opening
 from memowidgets.widgets.standin import still
 from memowidgets.widgets.standin import table as html_table
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from memowidgets.charts import Figures
     from memowidgets.decisions import DecisionLog
     from memowidgets.progress import Progress
+    from memowidgets.widgets.messages import Asked
 
 ETA = 4.0
 MANY = 20_000  # members; figures by η then have fewer of them
@@ -138,7 +141,14 @@ def content_of(
     content = gathering.content(
         rule, pick, include_samples=include_samples, figures=figures
     )
-    return replace(content, view=view)
+    return replace(content, view=view, asked=view.get("asked", content.asked))
+
+
+def _asked_of(rule: Rule, scored: Scored) -> Asked:
+    """Return what a rule asks for, as a dashboard says it."""
+    if isinstance(rule, LowestShare):
+        return {"share": rule.share}
+    return opening(scored)[0] if rule is None else {}
 
 
 class _Gathering:
@@ -160,6 +170,8 @@ class _Gathering:
         evidence, manifest = self._evidence, self._evidence.manifest
         scored = self._try_to("scores", lambda: self._scored(pick, include_samples))
         scored, at = scored.on(rule) if scored else (None, 0.0)
+        asked = _asked_of(rule, scored) if scored else {}
+        in_time = scores_in_time(evidence, *pick[:2], scored) if scored else []
         what = "how many models memorised each"
         support = self._try_to(what, lambda: self._support(scored)) if scored else None
         if not evidence.has_ground_truth:  # the audit's own words say why
@@ -199,6 +211,8 @@ class _Gathering:
             samples=samples,
             class_names=evidence.data.class_names if include_samples else (),
             decisions=self._log.table(),
+            asked=asked,
+            in_time=in_time,
             figures=self._figures() if figures else (),
             warnings=tuple(self._said(note, include_samples) for note in notes),
             missing=self._missing,
@@ -255,8 +269,13 @@ class _Gathering:
         if of_classes is not None and include_samples:
             nearby = class_nearby(evidence, layer, checkpoint, of_classes)
         known = found.doubt and found.doubt(self._eta)
-        notes = (*found.notes, *scores.notes_on_zero(row, found))
-        return replace(
+        notes = [*found.notes, *scores.notes_on_zero(row, found)]
+        n_unscored = len(evidence.members) - len(found)
+        if n_unscored:
+            of = f"{n_unscored} of {len(evidence.members)} members"
+            said = f"{of} {verb(n_unscored, 'has', 'have')} no score"
+            notes.append(Note("unscored", said, n=n_unscored))
+        named = replace(
             found,
             title=", ".join([row.spoken, *where]),
             probabilities=None if of_classes is None else of_classes[found.positions],
@@ -264,6 +283,11 @@ class _Gathering:
             notes=tuple(self._said(note, include_samples) for note in notes),
             doubt=lambda _eta: known,
         )
+        judged = Judged.of(named, self._eta)
+        if not judged.note:
+            return judged.scored
+        left_out = Note("left out", judged.note, n=len(named) - len(judged.scored))
+        return replace(judged.scored, notes=(*named.notes, left_out))
 
     def _support(self, scored: Scored) -> tuple[Any, Any] | None:
         """How many models memorised each of these members, of how many."""

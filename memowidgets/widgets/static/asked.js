@@ -4,7 +4,7 @@
  */
 
 import { countUpTo, tauAtRank } from "./maths.js";
-import { percent, tickText, whole } from "./numbers.js";
+import { nearestWhole, percent, tickText, whole } from "./numbers.js";
 
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./messages.js").Asked} Asked */
@@ -22,11 +22,7 @@ const BY_CLASS = -1; // robust deviations from the median of the class
 export function countAsked({ count, share }, n) {
   if (count !== undefined) return Math.min(count, n);
   if (share === undefined) return null;
-  const many = share * n;
-  const below = Math.floor(many);
-  const isHalf = many - below === 0.5; // which goes to the even one, as in Python
-  const nearest = isHalf ? below + (below % 2) : Math.round(many);
-  return Math.max(1, nearest);
+  return Math.max(1, nearestWhole(share * n));
 }
 
 /**

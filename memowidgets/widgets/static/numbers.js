@@ -110,16 +110,27 @@ export function estimateText([rate, ...interval]) {
 }
 
 /**
- * A share as a percentage, which no line break parts from its sign.
+ * The nearest whole number, of two as near the even one, as in Python.
+ * @param {number} x
+ */
+export function nearestWhole(x) {
+  const below = Math.floor(x);
+  const isHalf = x - below === 0.5;
+  return isHalf ? below + (below % 2) : Math.round(x);
+}
+
+const LEAST = 0.001; // a smaller share that is not 0 is written as "< 0.1 %"
+const ROUND = 0.1; // a share at least so far from 0 and 1 has no decimals
+
+/**
+ * A share as Python writes it, which no line break parts from its sign.
  * @param {number} share
  */
 export function percent(share) {
-  const many =
-    share > 0 && share < 0.005
-      ? "< 1"
-      : share > 0.995 && share < 1
-        ? "> 99"
-        : Math.round(100 * share);
+  const near = share < ROUND || share > 1 - ROUND;
+  let many = String(near ? nearestWhole(1000 * share) / 10 : nearestWhole(100 * share));
+  if (share > 0 && share < LEAST) many = "< 0.1";
+  if (share > 1 - LEAST && share < 1) many = "> 99.9";
   return `${many} %`.replaceAll(" ", "\u00a0");
 }
 

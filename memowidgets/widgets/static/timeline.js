@@ -39,8 +39,8 @@ const HIGH = 48; // pixels, as in the style sheet
 export class Timeline {
   /**
    * @param {Model} model
-   * @param {HTMLElement} box  of the dashboard
-   * @param {import("./bar.js").Bar} bar
+   * @param {HTMLElement} box  of all that waits while time moves
+   * @param {Pick<import("./bar.js").Bar, "row" | "choose">} bar
    * @param {import("./explorer.js").Explorer} explorer
    */
   constructor(model, box, bar, explorer) {

@@ -47,6 +47,7 @@ const answers = {
     const ways = found.waysToAsk(axes, natural);
     return ways.map(({ label, axis, asked, tau }) => [label, axis, asked, tau]);
   },
+  percents: ({ shares }) => shares.map((share) => maths.percent(share)),
   readAsked: ({ texts }) => texts.map((text) => found.readAsked(text)),
   // What is shown after η was moved there, by the log-LiRA that was sent.
   moved: ({ wire, logLira, wide, eta, taus }) => {

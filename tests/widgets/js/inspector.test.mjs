@@ -106,7 +106,7 @@ test("why is what model and neighbours say of the label, never where τ stands",
     /^model against the label, neighbours for it$/,
   );
   assert.match(opened.reason(item(), null), /^model against the label$/);
-  assert.match(opened.reason(item(agreed), 0), /agree, .* gives the label .*1.*%/);
+  assert.match(opened.reason(item(agreed), 0), /agree, .* gives the label 0.3\u00a0%/);
   assert.match(
     opened.reason(item({ ...agreed, labelProbability: null }), 0),
     /^all three agree$/,
@@ -117,7 +117,7 @@ test("why is what model and neighbours say of the label, never where τ stands",
   );
   assert.match(
     opened.reason(item({ status: "missed" }), 1),
-    /against the label, .* gives the label .*1.*%/,
+    /against the label, .* gives the label 0.3\u00a0%/,
   );
   assert.match(
     opened.reason(item({ guess: "", suggested: null }), 2),

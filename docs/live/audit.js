@@ -169,7 +169,10 @@ export class Recorded {
     this.show(this.view);
     for (const name of PICKS) this.model.on(`change:${name}`, () => this.pick(name));
     this.model.on("change:eta_committed", () => this.tellLate());
-    this.model.on("change:comparing", () => this.compare());
+    this.model.on("change:comparing", () => {
+      if (!this.picking) this.model.set("_timeline", this.timeline);
+      this.compare();
+    });
     this.model.on("change:eta_committed", () =>
       this.model.set("_version", this.model.get("_version") + 1),
     );
@@ -354,18 +357,39 @@ export class Recorded {
     model.set("_version", model.get("_version") + 1);
   }
 
-  /** Names what is scored. */
+  /** Names what moves: the score on show, and those that are compared with it. */
   get series() {
-    const { metric, layer } = this.view;
-    return `${metric} ${layer}`;
+    const places = this.placesAt("*");
+    return places.map((place) => PICKS.map((name) => place[name]).join(" ")).join("; ");
+  }
+
+  /**
+   * The score on show and those that are compared with it, when time is there.
+   * @param {string} checkpoint
+   * @returns {PickOf[]}
+   */
+  placesAt(checkpoint) {
+    const { metric, layer, checkpoint: now } = this.view;
+    const others = /** @type {PickOf[]} */ (this.model.get("comparing"));
+    const moved = others.map((other) =>
+      other.checkpoint === now ? { ...other, checkpoint } : other,
+    );
+    return [{ metric, layer, checkpoint }, ...moved];
+  }
+
+  /** @param {string} checkpoint  @returns {View[]}  fewer than places where the page does not hold all */
+  viewsAt(checkpoint) {
+    return this.placesAt(checkpoint).flatMap(
+      (place) => this.found(place.metric, place.layer, place.checkpoint) ?? [],
+    );
   }
 
   /** The checkpoints, and at which of them the page holds what is scored. */
   get timeline() {
     const { moments = [] } = this.content;
-    const { metric, layer } = this.view;
+    const most = this.placesAt("").length;
     const held = moments.map((moment) => {
-      const computed = this.found(metric, layer, moment.value) !== undefined;
+      const computed = this.viewsAt(moment.value).length === most;
       return { ...moment, computed, ready: computed };
     });
     return { series: this.series, ended: true, moments: held };
@@ -376,14 +400,13 @@ export class Recorded {
    * @param {string[]} checkpoints
    */
   tellMoments(checkpoints) {
-    const { metric, layer } = this.view;
     const eta = this.model.get("eta_committed");
     const bits = bitsOf(this.logLira, eta);
     this.model.emit("msg:custom", { type: "memorized" }, [bits]);
     for (const checkpoint of checkpoints) {
-      const view = this.found(metric, layer, checkpoint);
-      const scores = view === undefined ? [] : [Float32Array.from(scoresOf(view))];
-      const problem = view === undefined ? "this page does not hold it" : "";
+      const views = this.viewsAt(checkpoint);
+      const scores = views.map((view) => Float32Array.from(scoresOf(view)));
+      const problem = views.length === 0 ? "this page does not hold it" : "";
       const content = { type: "moment", series: this.series, checkpoint, problem };
       this.model.emit("msg:custom", content, scores);
     }

@@ -741,7 +741,10 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
     def _compare_with_others(self, _change: object = None) -> None:
         """Compare what is on show with other scores, once all of them are computed."""
         with self._lock:
-            if self._restoring or not self.comparing or self._shown != self._choice:
+            if self._restoring or self._shown != self._choice:
+                return
+            self._tell_series()
+            if not self.comparing:
                 return
             lacking, self._beside = self._lacking(), self.comparing[0]
             if lacking is None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memowidgets.widgets.source import Place, Source
 
 NO_TIMELINE: dict[str, Any] = {"series": "", "ended": False, "moments": []}
+_ANY = "*"  # checkpoint
 _FURTHEST = 3e38  # the largest number that float32 holds is a little larger
 
 
@@ -45,15 +46,45 @@ class InTime(Thresholds):
             self._timeline = NO_TIMELINE
             return
         self._timeline = {
-            "series": _series(self.metric, self.layer, self.axis),
+            "series": self._series,
             "ended": self._source.has_ended(),
             "moments": [self._wire_of(moment) for moment in self._moments],
         }
 
+    @property
+    def _others(self) -> list[Any]:
+        """What is compared with the score on show."""
+        raise NotImplementedError
+
+    @property
+    def _series(self) -> str:
+        """Name what moves: the score on show, and those that are compared with it."""
+        places = self._places_at(_ANY)
+        return "; ".join([*(" ".join(place) for place in places), self.axis])
+
+    def _tell_series(self) -> None:
+        """Tell the page of the timeline again where other scores move on it."""
+        if self._timeline["series"] not in ("", self._series):
+            self._tell_time()
+
+    def _places_at(self, checkpoint: str) -> list[tuple[str, str, str]]:
+        """Return the score on show, and those that are compared with it, when time is there.
+
+        One of another time than the score on show stays where it is.
+        """
+        now = None if self._shown is None else self._shown.checkpoint
+        places = [(self.metric, self.layer, checkpoint)]
+        for metric, layer, at in self._others:
+            places.append((metric, layer, checkpoint if at == now else at))
+        return places
+
     def _wire_of(self, moment: Moment) -> dict[str, Any]:
-        place = self.metric, self.layer, moment.value
-        computed = self._source.is_computed(*place)
-        ready = computed or self._source.is_ready(*place)
+        places = self._places_at(moment.value)
+        computed = all(self._source.is_computed(*place) for place in places)
+        ready = computed or all(
+            self._source.is_computed(*place) or self._source.is_ready(*place)
+            for place in places
+        )
         return moment_on_wire(moment, computed=computed, ready=ready)
 
     @property
@@ -69,8 +100,9 @@ class InTime(Thresholds):
     def _send_moments(self, checkpoints: Sequence[str]) -> None:
         """Send the scores at some checkpoints, one message for each, and who is memorised."""
         with self._lock:
-            place, judged = self._shown, self._judged
-        if place is None:
+            is_shown, judged, series = self._shown, self._judged, self._series
+            wanted = {name: self._places_at(name) for name in checkpoints}
+        if is_shown is None:
             return
         n = len(self._source.samples())
         rows = judged.scored.positions
@@ -80,20 +112,20 @@ class InTime(Thresholds):
             of_all[rows] = memorized
         bits = [] if memorized is None else [np.packbits(of_all).tobytes()]
         self._answer({"type": "memorized"}, bits)
-        for checkpoint in checkpoints:
+        for checkpoint, places in wanted.items():
             answer = {
                 "type": "moment",
-                "series": _series(place.metric, place.layer, judged.scored.axis),
+                "series": series,
                 "checkpoint": checkpoint,
                 "problem": "",
             }
             buffers = []
             try:
-                found = self._source.scores_at(place.metric, place.layer, checkpoint)
-                on_axis = self._on_axis(found)
-                buffers = [_in_order(on_axis, rows, n).tobytes()]
+                for place in places:
+                    found = self._on_axis(self._source.scores_at(*place))
+                    buffers.append(_in_order(found, rows, n).tobytes())
             except Exception as error:  # noqa: BLE001 - whatever it is, playing goes on without it
-                answer["problem"] = without_advice(error)
+                answer["problem"], buffers = without_advice(error), []
             self._answer(answer, buffers)
         with self._lock:
             self._tell_time()  # some may be computed only now
@@ -101,11 +133,6 @@ class InTime(Thresholds):
     def _answer(self, content: dict[str, Any], buffers: list[bytes]) -> None:
         if self.comm is not None:
             self.send(content, buffers)
-
-
-def _series(metric: str, layer: str, axis: str) -> str:
-    """Name what is scored, and how."""
-    return f"{metric} {layer} {axis}"
 
 
 def moment_on_wire(moment: Moment, *, computed: bool, ready: bool) -> dict[str, Any]:

@@ -84,6 +84,32 @@ def test_the_scores_of_a_checkpoint_are_sent_as_float32_in_the_order_of_the_samp
     assert not buffers
 
 
+def test_a_compared_score_moves_too_unless_it_is_of_another_time(opened, monkeypatch):
+    dashboard, source = opened()
+    source.done.add(("psmi", "last", "epoch-4"))
+    before = told(dashboard, "timeline")
+    last = {"layer": "last"}
+    others = [
+        {"metric": "loss", "checkpoint": "epoch-2", **last},
+        {"metric": "psmi", "checkpoint": "epoch-4", **last},
+    ]
+    dashboard.comparing = others
+    dashboard.wait(30)
+    timeline = told(dashboard, "timeline")
+    assert timeline["series"] != before["series"]
+    computed = [moment["computed"] for moment in timeline["moments"]]
+    assert computed == [False, True, False, False]  # where all that moves is
+    source.done.add(("loss", "last", "epoch-4"))
+    _, (answer, buffers) = sent(dashboard, monkeypatch, "epoch-4")
+    assert answer["series"] == timeline["series"]
+    wanted = [("psmi", "epoch-4"), ("loss", "epoch-4"), ("psmi", "epoch-4")]
+    for (metric, checkpoint), buffer in zip(wanted, buffers, strict=True):
+        scores = source.view(metric, "last", checkpoint).scores
+        np.testing.assert_allclose(np.frombuffer(buffer, np.float32), scores, rtol=1e-6)
+    dashboard.comparing = []
+    assert told(dashboard, "timeline")["series"] == before["series"]
+
+
 def test_a_sample_without_log_lira_or_score_does_not_move(opened, monkeypatch):
     dashboard, source = opened()
     view = source.view

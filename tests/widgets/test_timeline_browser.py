@@ -13,6 +13,7 @@ from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
 source = FakeSource(seconds=0.05)
 source.done |= {("psmi", "last", f"epoch-{i}") for i in (1, 4)}
+source.done |= {("loss", "last", f"epoch-{i}") for i in (1, 4)}
 dashboard = Dashboard(source)
 dashboard
 """
@@ -100,6 +101,26 @@ def test_playing_skips_what_is_not_scored_and_what_was_asked_for_stays(shown):
     assert page.locator(".mw-film").is_hidden()
     asked = shown.python("source.scores_asked")
     assert sorted(asked) == ["epoch-1", "epoch-2", "epoch-4"]  # once each
+
+    page.get_by_role("button", name="Compare", exact=True).click()
+    ranks = page.locator(".mw-compare:not(.mw-unanswered) canvas")
+    before = ranks.evaluate("one => one.toDataURL()")
+    page.locator(PLAY).click()  # both scores play at one budget
+    page.locator(".mw-moving.mw-comparing").wait_for()
+    page.wait_for_function(
+        "before => document.querySelector('.mw-compare canvas').toDataURL() !== before",
+        arg=before,
+    )
+    budget = page.get_by_role("slider", name="how many samples to look at")
+    assert budget.get_attribute("aria-valuetext").startswith("20 of")
+    shown.eventually("dashboard.checkpoint", "epoch-2")
+    page.locator(
+        ".mw-dashboard:not(.mw-moving) .mw-compare:not(.mw-unanswered)"
+    ).wait_for()
+    shown.eventually(
+        "[(one['metric'], one['checkpoint']) for one in dashboard.comparing]",
+        [["loss", "epoch-2"]],
+    )
 
 
 def test_under_reduced_motion_it_jumps(shown):

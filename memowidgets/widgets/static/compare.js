@@ -230,6 +230,11 @@ export class Compare {
     this.draw();
   }
 
+  /** Shows what stands still again, unless that is on its way. */
+  standStill() {
+    if (!this.root.classList.contains("mw-unanswered")) this.draw();
+  }
+
   draw() {
     if (this.wire === null || this.plot.clientWidth === 0) return;
     this.side = Math.min(this.plot.clientWidth - LEFT - 8, LARGEST);
@@ -248,8 +253,8 @@ export class Compare {
 
   /**
    * Draws each sample at its two ranks, memorised ones last and larger.
-   * @param {Uint32Array[]} ranks
-   * @param {Uint32Array | null} memorized
+   * @param {ArrayLike<number>[]} ranks
+   * @param {ArrayLike<number> | null} memorized
    */
   drawRanks([xs, ys], memorized) {
     const { canvas, side } = this;
@@ -263,7 +268,8 @@ export class Compare {
       Object.assign(style, { width: `${width}px`, height: `${height}px` });
     const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const colours = getComputedStyle(this.root);
-    pen.scale(dots, dots);
+    pen.setTransform(dots, 0, 0, dots, 0, 0);
+    pen.clearRect(0, 0, width, height);
     pen.strokeStyle = colours.getPropertyValue("--mw-bg");
     for (const which of [0, 1]) {
       const size = xs.length > MANY ? 1.5 + which : 4 + 4 * which;

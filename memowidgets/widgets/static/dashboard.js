@@ -5,6 +5,7 @@ import { Compare } from "./compare.js";
 import { emptied, hideStandIn, html } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { Inspector } from "./inspector.js";
+import { Pairs } from "./pairs.js";
 import { Timeline } from "./timeline.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -27,6 +28,7 @@ export default {
     const compare = new Compare(model, box, bar, explorer, (part, name) =>
       inspector?.showPart(part, name),
     );
+    timeline.pairs = new Pairs(compare, timeline.film);
     bar.tools.prepend(compare.button);
     bar.tools.append(explorer.toggle);
     const inspect = () => {

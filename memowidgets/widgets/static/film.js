@@ -25,6 +25,8 @@ export class Film {
     explorer.histogram.element.after(this.canvas);
     /** @type {Map<string, Float32Array>} */
     this.scores = new Map();
+    /** Those that are compared with them. @type {Map<string, Float32Array[]>} */
+    this.others = new Map();
     /** Where the scores stand on the axis on show. @type {Map<string, Float32Array>} */
     this.places = new Map();
     /** @type {import("./maths.js").Axis | null} */
@@ -35,12 +37,12 @@ export class Film {
     /** @type {Uint8Array | null} */
     this.bits = null;
     this.colors = COLORS;
-    this.tau = 0; // where it is on the axis
   }
 
   /** Forgets all scores, because others are looked at. */
   clear() {
     this.scores.clear();
+    this.others.clear();
     this.places.clear();
     this.hide();
     this.explorer.hold(null);
@@ -48,10 +50,11 @@ export class Film {
 
   /**
    * @param {string} checkpoint
-   * @param {Float32Array} scores
+   * @param {Float32Array[]} all  the scores on show, and those that are compared with them
    */
-  take(checkpoint, scores) {
+  take(checkpoint, [scores, ...others]) {
     this.scores.set(checkpoint, scores);
+    this.others.set(checkpoint, others);
     if (this.heights.length === scores.length) return;
     this.heights = heightsOf(scores.length);
     this.now = new Float32Array(scores.length);
@@ -87,8 +90,10 @@ export class Film {
   }
 
   hide() {
+    if (!this.isShown) return;
     this.canvas.hidden = true;
     this.explorer.histogram.element.classList.remove("mw-filmed");
+    this.explorer.moved();
   }
 
   /** @param {string} checkpoint */
@@ -130,8 +135,8 @@ export class Film {
     const tau = this.tauAt(from) + (this.tauAt(to) - this.tauAt(from)) * share;
     this.canvas.hidden = false;
     histogram.element.classList.add("mw-filmed");
-    this.tau = tau;
     histogram.moveLine(tau);
+    this.explorer.nameFixed(tau);
     const context = this.fresh();
     if (context === null) return;
     this.drawSide(context, histogram.others, OTHER, tau, settled);

@@ -498,7 +498,7 @@
 
 /**
  * The scores at one checkpoint, as float32 in the order of the samples in a buffer; NaN for a
- * sample without one. Or why there are none.
+ * sample without one. Each score that is compared with them has a buffer too. Or why there are none.
  * @typedef {object} MomentScores
  * @property {"moment"} type
  * @property {string} series

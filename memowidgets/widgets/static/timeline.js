@@ -50,6 +50,8 @@ export class Timeline {
     this.explorer = explorer;
     this.ears = listeners(model);
     this.film = new Film(explorer);
+    /** What moves in the film's place where scores are compared. @type {import("./pairs.js").Pairs | null} */
+    this.pairs = null;
     /** @type {Moment[]} */
     this.moments = [];
     /** @type {number[]} */
@@ -161,8 +163,8 @@ export class Timeline {
     if (content.type !== "moment" || content.series !== this.series) return;
     if (content.problem !== "") this.refused.add(content.checkpoint);
     else {
-      const scores = new Float32Array(bytesOf(buffers[0]));
-      this.film.take(content.checkpoint, scores);
+      const all = buffers.map((one) => new Float32Array(bytesOf(one)));
+      this.film.take(content.checkpoint, all);
     }
     if (this.dragging) this.draw();
   }
@@ -217,10 +219,18 @@ export class Timeline {
   draw() {
     const { from, to, share } = this.leg;
     if (!this.has(from) || !this.has(to)) return;
-    if (!this.film.isShown) this.film.begin();
+    this.beginFilm();
     const [a, b] = [this.moments[from].value, this.moments[to].value];
-    this.film.draw(a, b, share, this.settled);
-    this.explorer.nameFixed(this.film.tau);
+    this.screen.draw(a, b, share, this.settled);
+  }
+
+  /** What samples move on. */
+  get screen() {
+    return this.pairs?.isOpen ? this.pairs : this.film;
+  }
+
+  beginFilm() {
+    if (!this.screen.isShown) this.screen.begin();
   }
 
   toggle() {
@@ -280,7 +290,7 @@ export class Timeline {
       return;
     }
     if (!this.has(leg.from) || !this.has(leg.to)) return; // they are on their way
-    if (!this.film.isShown) this.film.begin();
+    this.beginFilm();
     leg.share += seconds * speedOf(playable.filter(Boolean).length);
     while (leg.share >= 1) {
       if (leg.to === this.stopsAt) {
@@ -341,9 +351,7 @@ export class Timeline {
   /** Shows what stands still. */
   leave() {
     this.box.classList.remove("mw-moving");
-    if (!this.film.isShown) return;
-    this.film.hide();
-    this.explorer.moved();
+    for (const screen of [this.film, this.pairs]) if (screen?.isShown) screen.hide();
   }
 
   /* ------------------------------------------------------------ the slider */

@@ -1,6 +1,7 @@
 /** The arithmetic of the timeline: pure functions, no DOM. */
 
 import { countAsked } from "./asked.js";
+import { countUpTo } from "./maths.js";
 
 /** @typedef {import("./messages.js").Moment} Moment */
 /** @typedef {import("./messages.js").Asked} Asked */
@@ -114,6 +115,15 @@ export function tauThere(scores, asked, tau) {
   const count = countAsked(asked, sorted.length);
   if (count === null || sorted.length === 0) return tau;
   return sorted[count - 1];
+}
+
+/**
+ * How many samples score at most as high as each; NaN for one without a score.
+ * @param {Float32Array} scores
+ */
+export function ranksOf(scores) {
+  const sorted = scores.filter((score) => !Number.isNaN(score)).sort();
+  return scores.map((score) => (Number.isNaN(score) ? NaN : countUpTo(sorted, score)));
 }
 
 /**

@@ -85,8 +85,14 @@ def test_playing_skips_what_is_not_scored_and_what_was_asked_for_stays(shown):
     slider = page.get_by_role("slider", name="checkpoint")
     slider.press("Home")
     stands_at(shown, "epoch-1")
+    dot = page.locator(".mw-opened .mw-line-dot")
+    before = dot.get_attribute("style")
     slider.press(" ")
     page.locator(".mw-moving .mw-film:not([hidden])").wait_for()
+    page.wait_for_function(
+        "was => document.querySelector('.mw-line-dot').getAttribute('style') !== was",
+        arg=before,
+    )
     seen = page.locator(".mw-inspector > *").first
     assert float(seen.evaluate("one => getComputedStyle(one).opacity")) < 0.5
     page.locator(f".mw-timeline:not(.mw-playing) {PLAY}").wait_for()
@@ -104,12 +110,12 @@ def test_playing_skips_what_is_not_scored_and_what_was_asked_for_stays(shown):
 
     page.get_by_role("button", name="Compare", exact=True).click()
     ranks = page.locator(".mw-compare:not(.mw-unanswered) canvas")
-    before = ranks.evaluate("one => one.toDataURL()")
+    still = ranks.evaluate("one => one.toDataURL()")
     page.locator(PLAY).click()  # both scores play at one budget
     page.locator(".mw-moving.mw-comparing").wait_for()
     page.wait_for_function(
-        "before => document.querySelector('.mw-compare canvas').toDataURL() !== before",
-        arg=before,
+        "was => document.querySelector('.mw-compare canvas').toDataURL() !== was",
+        arg=still,
     )
     budget = page.get_by_role("slider", name="how many samples to look at")
     assert budget.get_attribute("aria-valuetext").startswith("20 of")

@@ -29,6 +29,7 @@ export default {
       inspector?.showPart(part, name),
     );
     timeline.pairs = new Pairs(compare, timeline.film);
+    timeline.onTime = (place) => inspector?.opened.moveTo(place);
     bar.tools.prepend(compare.button);
     bar.tools.append(explorer.toggle);
     const inspect = () => {

@@ -19,6 +19,7 @@ import { setLayer } from "./layers.js";
 import { onLack, tell, whyLate } from "./kernel.js";
 import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";
+import { timesOf } from "./times.js";
 import { pictures } from "./pixels.js";
 import { SELDOM, TABS } from "./words.js";
 import { Question } from "./pace.js";
@@ -152,6 +153,7 @@ export class Inspector {
             note,
           }),
         tau: () => (model.get("axis") === "class" ? null : this.tau),
+        times: () => timesOf(model.get("_timeline")?.moments ?? []),
       },
       this.bar.element,
     );

@@ -32,6 +32,7 @@ import { ONION } from "./words.js";
  * @property {(position: number) => void} go
  * @property {(note: string) => void} note
  * @property {() => number | null} tau  null where it is no score: of the score against its class
+ * @property {() => Map<string, number>} times  where each checkpoint stands on the timeline, from 0 to 1
  */
 
 const [ROOM, NEAR] = [96, 64]; // screen pixels for the longer side of an image, of its neighbours
@@ -61,6 +62,8 @@ export class Opened {
     this.page = null;
     /** @type {Known | null} */
     this.knows = null;
+    /** Moves the dot of its line to a time. @type {(place: number) => void} */
+    this.moveTo = () => {};
     this.full = false; // whether the sample is shown to its end
     this.content = ""; // what is shown of it
     this.bytes = new Uint8Array(0); // of the neighbours
@@ -194,7 +197,9 @@ export class Opened {
     this.tag.hidden = !item.canary;
     write(this.tag, "planted");
     this.facts.replaceChildren(...facts(item, knows));
-    this.before.replaceChildren(...history(item, page, knows, this.actions.tau()));
+    const [parts, moveTo] = history(item, page, knows, this.actions);
+    this.before.replaceChildren(...parts);
+    this.moveTo = moveTo;
     const memorized = isMemorized(item, page.eta);
     this.later.replaceChildren(...outcome(item, memorized, knows));
     this.later.classList.toggle("mw-after-memorized", memorized === true);
@@ -487,41 +492,48 @@ function remarks(known) {
  * @param {Item} item
  * @param {Page} page
  * @param {Known | null} known
- * @param {number | null} tau
+ * @param {Pick<OpenedActions, "tau" | "times">} actions
+ * @returns {[HTMLElement[], (place: number) => void]}  and what moves the dot to a time
  */
-function history(item, page, known, tau) {
-  if (item.score === null) return [];
+function history(item, page, known, { tau, times }) {
+  if (item.score === null) return [[], () => {}];
   const now = html("span", { class: "mw-score-now" }, fixed(item.score, page.digits));
   const box = html("div", { class: "mw-line-box" });
-  if (known !== null) drawHistory(box, known, tau);
-  const many = box.childElementCount > 0 || known === null;
-  return [html("span", { class: "mw-name-of" }, many ? "before" : "score"), box, now];
+  const moveTo = known === null ? null : drawHistory(box, known, tau(), times());
+  const name = moveTo !== null || known === null ? "before" : "score";
+  const parts = [html("span", { class: "mw-name-of" }, name), box, now];
+  return [parts, moveTo ?? (() => {})];
 }
 
 /**
  * @param {HTMLElement} box
  * @param {Known} known
  * @param {number | null} tau
+ * @param {Map<string, number>} times  where each checkpoint stands on the timeline, from 0 to 1
+ * @returns {((place: number) => void) | null}  moves the dot to a time; null without a line
  */
-function drawHistory(box, known, tau) {
+function drawHistory(box, known, tau, times) {
   const layer = Math.max(
     0,
     known.layers.findIndex(({ marked }) => marked),
   );
-  const points = known.checkpoints.flatMap(({ value, marked }, i) => {
+  const there = known.checkpoints.flatMap(({ value, marked }, i) => {
     const score = known.scores[i][layer];
     return score === null
       ? []
-      : [{ label: value.replace("-", " "), marked, value: score }];
+      : [{ name: value, label: value.replace("-", " "), marked, value: score }];
   });
-  if (points.length < 2) return;
+  if (there.length < 2) return null;
+  const apart = 1 / (there.length - 1);
+  const points = there
+    .map((point, i) => ({ ...point, place: times.get(point.name) ?? i * apart }))
+    .sort((a, b) => a.place - b.place);
   const values = points.map(({ value }) => value);
   const [min, max] = [
     Math.min(...values, tau ?? Infinity),
     Math.max(...values, tau ?? -Infinity),
   ];
   const pad = (max - min) / 8 || 1;
-  const x = (/** @type {number} */ i) => (100 * i) / (points.length - 1);
   const y = (/** @type {number} */ value) =>
     (100 * (max + pad - value)) / (max - min + 2 * pad);
   const picture = svg("svg", {
@@ -547,7 +559,7 @@ function drawHistory(box, known, tau) {
   picture.append(
     svg("polyline", {
       class: "mw-line-score",
-      points: points.map(({ value }, i) => `${x(i)},${y(value)}`).join(" "),
+      points: points.map(({ place, value }) => `${100 * place},${y(value)}`).join(" "),
     }),
   );
   box.append(/** @type {any} */ (picture));
@@ -555,11 +567,21 @@ function drawHistory(box, known, tau) {
   const ends = `${points[0].label} to ${points[points.length - 1].label}`;
   setAttributes(box, { role: "img", "aria-label": `${known.title}, ${ends}${risk}` });
   box.title = `${known.title}, ${ends}${risk}`;
-  const at = points.findIndex(({ marked }) => marked);
-  if (at < 0) return;
+  const at = points.find(({ marked }) => marked);
   const dot = html("i", { class: "mw-line-dot" });
-  [dot.style.left, dot.style.top] = [`${x(at)}%`, `${y(points[at].value)}%`];
-  box.append(dot);
+  const moveTo = (/** @type {number} */ place) => {
+    const after = points.findIndex((point) => point.place >= place);
+    const b = points[after < 0 ? points.length - 1 : after];
+    const a = points[Math.max(0, after - 1)];
+    const share = b.place > a.place ? (place - a.place) / (b.place - a.place) : 1;
+    const value = after < 0 ? b.value : a.value + (b.value - a.value) * share;
+    [dot.style.left, dot.style.top] = [`${100 * place}%`, `${y(value)}%`];
+  };
+  if (at !== undefined) {
+    moveTo(at.place);
+    box.append(dot);
+  }
+  return moveTo;
 }
 
 /**

@@ -52,6 +52,8 @@ export class Timeline {
     this.film = new Film(explorer);
     /** What moves in the film's place where scores are compared. @type {import("./pairs.js").Pairs | null} */
     this.pairs = null;
+    /** Hears where time is, from 0 to 1. @type {(place: number) => void} */
+    this.onTime = () => {};
     /** @type {Moment[]} */
     this.moments = [];
     /** @type {number[]} */
@@ -476,9 +478,11 @@ export class Timeline {
       this.drawFixed(width, height, line, x);
       setAttributes(picture, { viewBox: `0 0 ${width} ${height}` });
     }
-    const now = x(along(places, this.head));
+    const place = along(places, this.head);
+    const now = x(place);
     setAttributes(this.gone, { x1: x(0), x2: now, y1: line, y2: line });
     setAttributes(this.knob, { cx: now, cy: line });
+    this.onTime(place);
   }
 
   /**

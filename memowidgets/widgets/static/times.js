@@ -26,6 +26,15 @@ export function placesOf(moments) {
 }
 
 /**
+ * The same by the name of each checkpoint.
+ * @param {Moment[]} moments
+ */
+export function timesOf(moments) {
+  const places = placesOf(moments);
+  return new Map(moments.map(({ value }, i) => [value, places[i]]));
+}
+
+/**
  * The place in an ascending list that is nearest to a number.
  * @param {number[]} sorted
  * @param {number} wanted

@@ -18,7 +18,7 @@ from memowidgets.checks import as_code
 from memowidgets.evaluation.scored import AXES, BY_CLASS, AgainstClass
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError, without_advice
-from memowidgets.vocabulary import visible
+from memowidgets.vocabulary import verb, visible
 from memowidgets.widgets.explored import Compared, Judged, opening
 from memowidgets.widgets.inspected import Listed
 from memowidgets.widgets.inspector import Inspection
@@ -148,7 +148,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         self._restoring = True
         self._pending: tuple[Place, dict[str, Any]] | None = None
         self._unrestored = ""
-        self._following = self._closed = False
+        self._following = self._closed = self._has_played = False
         self._told = 0.0  # when the last step of the work was
         self._revision = self._newest_revision()
         choices = _choices_of(source)
@@ -309,7 +309,17 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
     # ---------------------------------------------------------------- messages
 
     def _hear_compute(self, _content: object) -> None:
-        self.compute()
+        if self.computed and self._lacking() is None:
+            self._begin(self._source.cost(self._skipped()), self._fill)
+        else:
+            self.compute()
+
+    def _hear_play(self, _content: object) -> None:
+        """Offer to score what playing skips."""
+        with self._lock:
+            self._has_played = True
+            if self.computed and self._progress is None:
+                self._offer_to_fill()
 
     def _hear_references(self, _content: object) -> None:
         """Train reference models, which are asked where the prediction is made."""
@@ -462,7 +472,8 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         except Cancelled:
             said = ("Cancelled; what was finished is kept.", "note")
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it in the bar
-            work = "Scoring" if check is None else "Training"
+            scores = check is None or check == self._fill
+            work = "Scoring" if scores else "Training"
             said = (f"{work} stopped: {_sentence(error)}", "error")
         with self._lock:
             self._progress = None
@@ -606,7 +617,19 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         self._dimmed = False
         self._button = ""
         self._say("")
+        if self._has_played:
+            self._offer_to_fill()
         self._restore_rest()
+
+    def _offer_to_fill(self) -> None:
+        skipped = self._skipped()
+        if not skipped:
+            return
+        n = len({checkpoint for _, _, checkpoint in skipped})
+        checkpoints = verb(n, "checkpoint, which is", "checkpoints, which are")
+        self._button = "Compute"
+        cost = self._source.cost(skipped)
+        self._say(f"Playing skips {n} {checkpoints} not scored yet. {cost}", "wait")
 
     def _old_view(self) -> str:
         if self._shown is None or self._shown == self._choice:

@@ -87,8 +87,9 @@ class Plain(TypedDict):
     "undo" takes the last decision back, and "export" wants the flagged and the decided samples as
     CSV (of an inspector alone, the decisions). "compute" computes what is picked, "references"
     trains reference models and shows their score, "check" trains the models that say which samples
-    are memorised, "cancel" ends any of them, and "refresh" shows what came since. "saved" follows
-    traits that were set: unlike them, it raises an error in the page without a kernel.
+    are memorised, "cancel" ends any of them, and "refresh" shows what came since. "play" says that
+    time runs where some checkpoints are not scored. "saved" follows traits that were set: unlike
+    them, it raises an error in the page without a kernel.
     """
 
     type: Literal[
@@ -99,6 +100,7 @@ class Plain(TypedDict):
         "check",
         "cancel",
         "refresh",
+        "play",
         "saved",
     ]
     request: NotRequired[str]

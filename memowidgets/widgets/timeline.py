@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memowidgets.evaluation.scored import Scored
+    from memowidgets.progress import Progress
     from memowidgets.widgets.messages import AskMoments, Moment
     from memowidgets.widgets.source import Place, Source
 
@@ -86,6 +87,21 @@ class InTime(Thresholds):
             for place in places
         )
         return moment_on_wire(moment, computed=computed, ready=ready)
+
+    def _skipped(self) -> list[tuple[str, str, str]]:
+        """Return what is not scored at checkpoints that playing skips, and can be."""
+        hollow = [one["value"] for one in self._timeline["moments"] if not one["ready"]]
+        found = []
+        for place in [place for value in hollow for place in self._places_at(value)]:
+            missing = self._source.missing(*place)
+            if not (missing.why_not or missing.trains):
+                found.append(place)
+        return [place for place in found if not self._source.is_computed(*place)]
+
+    def _fill(self, progress: Progress) -> None:
+        """Score what playing skips."""
+        for place in self._skipped():
+            self._source.scores_at(*place, progress)
 
     @property
     def _star(self) -> str:

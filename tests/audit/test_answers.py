@@ -200,6 +200,11 @@ def test_what_is_missing_is_said_and_what_computing_it_takes(tmp_path, monkeypat
     assert both.cost.startswith(f"Scoring {n} samples at 2 checkpoints, about ")
     assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in both.cost
     assert both.short
+    places = [
+        (score, layer, f"epoch-{i}") for score in ("psmi", "loss") for i in (1, 2, 3)
+    ]
+    assert view.cost(places) == both.cost  # a pass is for both scores
+    assert view.cost(places[:1]) == ""
     dashboard = audit.dashboard()
     dashboard.wait(60)
     assert dashboard.computed, "a pass that takes a moment begins by itself"

@@ -153,9 +153,14 @@ class FakeSource:
     def is_ready(self, score: str, layer: str, checkpoint: str) -> bool:
         return self.is_computed(score, layer, checkpoint)
 
-    def scores_at(self, score: str, layer: str, checkpoint: str) -> Scored:
+    def scores_at(
+        self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
+    ) -> Scored:
         self.scores_asked.append(checkpoint)
-        return self.view(score, layer, checkpoint)
+        return self.view(score, layer, checkpoint, progress)
+
+    def cost(self, places: Sequence[tuple[str, str, str]]) -> str:
+        return f"Scoring {len(self.data)} samples at {len(places)} checkpoints."
 
     def layer_choices(self) -> Sequence[Choice]:
         return [

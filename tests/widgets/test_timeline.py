@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memowidgets.widgets.messages import Choice, Moment
+from memowidgets.widgets.messages import Choice, Missing, Moment
 from tests.widgets.fake_source import FakeSource
 from tests.widgets.page import LISTED, mismatch, told
 
@@ -82,6 +82,29 @@ def test_the_scores_of_a_checkpoint_are_sent_as_float32_in_the_order_of_the_samp
     (_, _), (answer, buffers) = sent(dashboard, monkeypatch, "epoch-1")
     assert answer["problem"]
     assert not buffers
+
+
+def test_what_playing_skips_is_scored_where_it_can_be_made(opened):
+    dashboard, source = opened()
+    source.seconds = 0.02
+    dashboard._hear_play({"type": "play"})
+    assert "3 checkpoints" in told(dashboard, "message")["text"]
+    dashboard.eta = 5.0  # what is shown anew does not take the offer back
+    dashboard.refresh()
+    assert told(dashboard, "button")
+    source.fail = "epoch 1 is broken"
+    dashboard._hear_compute({"type": "compute"})
+    assert dashboard.wait(30)
+    assert "epoch 1 is broken" in told(dashboard, "message")["text"]
+    source.fail = ""
+    dashboard._hear_compute({"type": "compute"})
+    assert dashboard.wait(30)
+    assert all(moment["computed"] for moment in told(dashboard, "timeline")["moments"])
+    assert (dashboard.checkpoint, told(dashboard, "button")) == ("epoch-2", "")
+    source.missing_of["loss"] = Missing(why_not="it needs logits")
+    dashboard.metric = "loss"
+    dashboard._hear_play({"type": "play"})
+    assert told(dashboard, "message")["text"] == ""
 
 
 def test_a_compared_score_moves_too_unless_it_is_of_another_time(opened, monkeypatch):

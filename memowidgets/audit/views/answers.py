@@ -127,10 +127,12 @@ class AuditView:
         """Whether `scores_at` answers in about a second, without a forward pass."""
         return is_ready_at(self._audit.evidence, find_row(score), layer, checkpoint)
 
-    def scores_at(self, score: str, layer: str, checkpoint: str) -> Scored:
+    def scores_at(
+        self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
+    ) -> Scored:
         """Return scores of the members, computed if need be, and nothing else of them."""
         place = find_row(score), layer, checkpoint
-        evidence = self._audit.evidence_for(*place)
+        evidence = self._audit.evidence_for(*place, progress=progress)
         return scores.score(evidence, *place)
 
     def layer_choices(self) -> Sequence[Choice]:
@@ -179,15 +181,32 @@ class AuditView:
             short = not lacking and of_functions < _SHORT and is_small(row, asked)
             cost = f"{doing}{_about_functions(of_functions)}."
             return Missing(cost=cost, short=short, why_not=why_not)
-        seconds, size = self._audit.run.pass_cost()
-        doing += f" at {n} checkpoints" if n > 1 else ""
-        if seconds is not None:
-            doing += f", about {duration_in_words(max(n * seconds, 1))}"
-        if size is not None:
-            doing += f", {size_in_words(n * size)} of disk"
+        seconds = self._audit.run.pass_cost()[0]
         short = seconds is not None and n * seconds + of_functions < _SHORT
-        cost = f"{doing}{_about_functions(of_functions)}."
+        cost = f"{doing}{self._about_passes(n)}{_about_functions(of_functions)}."
         return Missing(cost=cost, short=short)
+
+    def cost(self, places: Sequence[tuple[str, str, str]]) -> str:
+        """Return what the forward passes take that scores at several places need together."""
+        evidence = self._audit.evidence
+        wanted = [
+            need
+            for score, *where in places
+            for need in needs(find_row(score), scores.ask(evidence, *where))
+        ]
+        n = len(evidence.missing(wanted))
+        many = whole(len(evidence.members))
+        return f"Scoring {many} samples{self._about_passes(n)}." if n else ""
+
+    def _about_passes(self, n: int) -> str:
+        """Return what is added to the work where it needs so many forward passes."""
+        seconds, size = self._audit.run.pass_cost()
+        said = f" at {n} checkpoints" if n > 1 else ""
+        if seconds is not None:
+            said += f", about {duration_in_words(max(n * seconds, 1))}"
+        if size is not None:
+            said += f", {size_in_words(n * size)} of disk"
+        return said
 
     def _missing_references(
         self, evidence: Evidence, checkpoint: str | None = None

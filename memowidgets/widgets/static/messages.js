@@ -66,7 +66,7 @@
  * What is said without more. "saved" follows traits that were set: unlike them, it raises an error in the page
  * without a kernel.
  * @typedef {object} Plain
- * @property {"undo" | "export" | "compute" | "references" | "check" | "cancel" | "refresh" | "saved"} type
+ * @property {"undo" | "export" | "compute" | "references" | "check" | "cancel" | "refresh" | "play" | "saved"} type
  * @property {string} [request]
  */
 

@@ -113,7 +113,7 @@ export class Timeline {
     ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
     ears.on(play, "click", () => {
       slider.focus({ preventScroll: true });
-      if (this.canPlay) this.toggle();
+      this.toggle();
     });
     ears.on(slider, "keydown", (event) => this.key(event));
     ears.on(slider, "pointerdown", (event) => this.grab(event));
@@ -236,8 +236,12 @@ export class Timeline {
   }
 
   toggle() {
-    if (this.playing) this.stop();
-    else this.start();
+    if (this.playing) {
+      this.stop();
+      return;
+    }
+    if (this.moments.some(({ ready }) => !ready)) tell(this.model, { type: "play" });
+    if (this.canPlay) this.start();
   }
 
   start() {
@@ -376,7 +380,7 @@ export class Timeline {
     if (event.key !== " " || !(target instanceof Element)) return;
     if (this.root.hidden || target.matches("button, input")) return;
     event.preventDefault();
-    if (this.canPlay) this.toggle();
+    this.toggle();
   }
 
   get canPlay() {

@@ -330,7 +330,7 @@ def test_a_saved_view_opens_as_it_was_and_plays(chromium, tmp_path):
         page.locator('.mw-chip[data-filter="missed"][aria-pressed="true"]').wait_for()
         assert page.get_by_text("Log-probability, epoch 3").count() > 0
         assert title.inner_text().startswith(f"{wanted['flagged']} images flagged")
-        assert page.get_by_text("fixed: a tenth").count() == 1
+        assert page.get_by_text("fixed: a tenth, any time").count() == 1
         slider = page.get_by_role("slider", name="checkpoint")
         slider.press("Home")
         page.locator("body[data-moved]:not(.mw-moving)").wait_for()

@@ -99,12 +99,12 @@ export function isAsked(way, { asked, axis, tau }) {
 
 /**
  * What stays when the scores change, and where ties or too few samples make it another number.
- * @param {{asked: Asked, axis: string, tau: string}} now
+ * @param {{asked: Asked, axis: string, tau: string, plays: boolean}} now
  * @param {{n: number, flagged: number}} counts
  */
-export function fixedText({ asked, axis, tau }, { n, flagged }) {
+export function fixedText({ asked, axis, tau, plays }, { n, flagged }) {
   const many = countAsked(asked, n);
-  const of = axis === "class" ? ", by class" : "";
+  const of = `${axis === "class" ? ", by class" : ""}${plays ? ", any time" : ""}`;
   if (many === null) return `fixed: τ = ${tau}${of}`;
   const share = asked.share === TENTH ? "a tenth" : percent(asked.share ?? 0);
   const fixed =

@@ -194,7 +194,7 @@ export class Look {
   }
 
   /**
-   * @param {{asked: import("./messages.js").Asked, axis: string, tau: number}} now
+   * @param {{asked: import("./messages.js").Asked, axis: string, tau: number, plays: boolean}} now
    * @param {string} tau  in words
    * @param {{n: number, flagged: number}} counts
    */

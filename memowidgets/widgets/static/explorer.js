@@ -529,10 +529,10 @@ export class Explorer {
       x,
       histogram.element.clientWidth,
     );
-    this.look.show({ asked: this.asked, axis: this.data.axis, tau: this.tau }, text, {
-      n: scores.n,
-      flagged: counts.flagged,
-    });
+    const { asked, data, tau } = this;
+    const plays = (this.model.get("_timeline")?.moments ?? []).length > 1;
+    const of = { n: scores.n, flagged: counts.flagged };
+    this.look.show({ asked, axis: data.axis, tau, plays }, text, of);
     const close = this.data.bounds ? undecidedAt(this.data.bounds, this.tau) : 0;
     this.answers.tell(
       counts,

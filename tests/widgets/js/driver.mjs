@@ -38,7 +38,10 @@ const answers = {
       const tau = found.tauAsked(asked, scores);
       const { flagged } = maths.countsAt(scores, tau);
       const counts = { n: scores.n, flagged };
-      return [tau, found.fixedText({ asked, axis, tau: String(tau) }, counts)];
+      return [
+        tau,
+        found.fixedText({ asked, axis, tau: String(tau), plays: false }, counts),
+      ];
     });
   },
   // The named ways to ask, by label, with the axis and the τ of each.

@@ -39,6 +39,7 @@ from benchmarks import (
     vision,
     watch,
     when,
+    whole_way,
     widths,
 )
 from benchmarks.measure import Row, machine, table
@@ -78,6 +79,7 @@ TOPICS = {
     "site": site.rows,
     "watch": watch.rows,
     "scripts": scripts.rows,
+    "whole-way": whole_way.rows,
     "trace": trace.rows,
     "provenance": provenance.rows,
     "digests": digests.rows,

@@ -67,8 +67,8 @@ def _cleaned(
     )
     left = {
         "the data": data,
-        "without the flagged samples": data.take(_others(data, flagged)),
-        "without as many random samples": data.take(_others(data, chosen)),
+        "without the flagged samples": data.take(others(data, flagged)),
+        "without as many random samples": data.take(others(data, chosen)),
     }
     table, rates = [], []
     for name, of in left.items():
@@ -76,7 +76,7 @@ def _cleaned(
         judge.train()
         judge.run_shadows(SHADOWS, design="balanced")
         counts = judge.memorized_per_model()
-        table.append([name, str(len(of)), *_in_words(counts)])
+        table.append([name, str(len(of)), *in_words(counts)])
         rates.append(_memorized_by(judge))
     before, after, _ = rates
     removed = before.index.isin(flagged)
@@ -100,11 +100,11 @@ def _memorized_by(judge: mw.Audit) -> pd.DataFrame:
     return pd.DataFrame(table, ids).dropna()
 
 
-def _others(data: Dataset, ids: Any) -> NDArray[np.intp]:
+def others(data: Dataset, ids: Any) -> NDArray[np.intp]:
     return np.flatnonzero(~np.isin(data.ids, ids))
 
 
-def _in_words(counts: pd.DataFrame) -> list[str]:
+def in_words(counts: pd.DataFrame) -> list[str]:
     return [
         f"{of.mean():.1f} ({of.min():.0f} to {of.max():.0f})"
         for of in (counts["truly"], counts["memorized"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,22 +73,23 @@ class EstimatorScript:
         params = model.get_params()
         seeds = [one for one in params if one.split("__")[-1] == _SEED]
         model.set_params(**dict.fromkeys(seeds, seed))
+        watch.model = type(self._estimator).__name__
         n_classes = len(self._classes)
-        logits: Callable[[Any], NDArray[Any]] = lambda x: np.zeros(  # noqa: E731
-            (_length(x), n_classes)
-        )
 
-        def answer(asked: Rows) -> Any:
-            chosen = _rows(self._inputs, asked)
-            found = logits(chosen)
-            hidden = _hidden(model, chosen)
-            return found if hidden is None else (found, {"hidden": hidden})
+        def layers(asked: Rows) -> dict[str, NDArray[Any]]:
+            return {"hidden": _hidden(model, _rows(self._inputs, asked))}
 
-        watch.follow(answer, steps_per_epoch=1)
-        for ask in self._fitted(model, rows):
-            logits = ask
-            if watch.step():
+        hidden = layers if type(model).__name__ == _NETWORK else None
+        watch.record(0, lambda asked: np.zeros((len(asked), n_classes)), hidden)
+        for step, ask in enumerate(self._fitted(model, rows), 1):
+            logits = partial(self._ask, ask)
+            if watch.record(step, logits, hidden):
                 return
+
+    def _ask(self, ask: Callable[[Any], Any], asked: Rows) -> NDArray[Any]:
+        """Return the logits of some samples."""
+        logits: NDArray[Any] = ask(_rows(self._inputs, asked))
+        return logits
 
     def _has_stages(self) -> bool:
         return any(hasattr(self._estimator, name) for name in _STAGES)
@@ -173,10 +175,8 @@ def _as_logits(model: Any, name: str, values: Any) -> NDArray[Any]:
     return np.log(np.maximum(table, least))
 
 
-def _hidden(model: Any, inputs: Any) -> NDArray[Any] | None:
-    """Return the last hidden units of an `MLPClassifier`, (n, width); None of others."""
-    if type(model).__name__ != _NETWORK:
-        return None
+def _hidden(model: Any, inputs: Any) -> NDArray[Any]:
+    """Return the last hidden units of an `MLPClassifier`, (n, width)."""
     from sklearn.neural_network._base import ACTIVATIONS
 
     if not hasattr(model, "coefs_"):

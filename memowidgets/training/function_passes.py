@@ -1,4 +1,4 @@
-"""Passes over a model that is no module: a function answers for rows, whatever computes it."""
+"""Passes over a model that is no module: its script gives its answers as arrays or functions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,34 @@ if TYPE_CHECKING:
     from torch import nn
 
 _FIRST = 256  # rows whose answers stand for the weights
-_LOGITS = "logits"  # the layer of a function that gives no representations
+_LOGITS = "logits"  # the layer of a model that gives no representations
 
 Rows = NDArray[np.int64]
-Answer = Callable[[Rows], Any]
+Answer = Callable[[Rows], tuple[Any, Any]]
+Source = (
+    Any  # an array of all samples, a dictionary of such, or a function of positions
+)
+
+
+def asked_by(source: Source, rows: Rows, what: str) -> Any:
+    """Return what a source has of some samples.
+
+    Raises
+    ------
+    ValueError
+        If an array ends before the last of them.
+    """
+    if callable(source):
+        return source(rows)
+    if isinstance(source, Mapping):
+        return {name: asked_by(each, rows, str(name)) for name, each in source.items()}
+    array = np.atleast_1d(to_numpy(source, what))
+    if len(array) <= rows.max():
+        raise ValueError(
+            f"watch.record was given {what} of {len(array)} samples, and position {rows.max()} is "
+            "asked for; pass those of all samples of the data in their order, not of rows alone"
+        )
+    return array[rows]
 
 
 @dataclass(frozen=True)
@@ -33,8 +57,8 @@ class Answers:
     Attributes
     ----------
     answer : callable
-        Function of positions that gives logits, (n, n_classes), or a pair of these and of
-        representations, (n, values) or ``{layer: array}``.
+        Function of positions that gives logits, (n, n_classes), and representations, (n, values)
+        or ``{layer: array}``, or None.
     places : dict of str to int
         Position of each sample by its id.
     data : Dataset
@@ -91,8 +115,8 @@ class Answers:
         unknown = [name for name in names if name not in self.places]
         if unknown:
             raise ValueError(
-                f"a function that answers for rows knows no sample {unknown[0]!r}: held-out "
-                "samples must be a share of the data, such as held_out=1/9"
+                f"what watch.record is given has no sample {unknown[0]!r}: held-out samples must "
+                "be a share of the data, such as held_out=1/9"
             )
         logits, layers = self._ask(np.array([self.places[name] for name in names]))
         losses = -log_softmax(logits, axis=1)[np.arange(len(names)), self.labels]
@@ -120,14 +144,12 @@ class Answers:
         return Weights(digest_of_arrays({"logits": logits}))
 
     def _ask(self, rows: Rows) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        answered = self.answer(rows)
-        is_pair = isinstance(answered, tuple)
-        given, beside = answered if is_pair else (answered, None)
+        given, beside = self.answer(rows)
         logits = to_numpy(given, "logits").astype(np.float64)
         wanted = len(rows), len(self.data.class_names)
         if logits.shape != wanted:
             raise ValueError(
-                f"the function answers with logits of shape {logits.shape} for {len(rows)} rows "
+                f"watch.record was given logits of shape {logits.shape} for {len(rows)} samples "
                 f"and {wanted[1]} classes; they must have the shape {wanted}"
             )
         if not np.isfinite(logits).all():

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from memowidgets.data import Dataset
 from memowidgets.files import digest_of
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
-from memowidgets.models.base import is_module, unwrap
+from memowidgets.models.base import unwrap
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
@@ -37,7 +37,7 @@ from memowidgets.training.checkpoint import (
 from memowidgets.training.config import CheckpointPlan, RandomStates, derived_seed
 from memowidgets.training.design import Design, ShadowDesign
 from memowidgets.training.estimator import EstimatorScript
-from memowidgets.training.function_passes import Answer, Answers
+from memowidgets.training.function_passes import Answers, Source, asked_by
 from memowidgets.training.learner import SAME, TARGET_STREAM, Visit
 from memowidgets.training.lookout import StopRule, read_told
 from memowidgets.training.origin import origin_of_script
@@ -210,7 +210,11 @@ class ScriptWatch:
         Number of samples to train on.
     steps, steps_per_epoch : int
         Optimizer steps so far, and in an epoch as they were given.
+    model : str
+        What the report calls a model that is no module, see `record`.
     """
+
+    model = "a model of its owner"
 
     def __init__(self, script: Script, visits: Visits, n_rows: int) -> None:
         self._script = script
@@ -222,6 +226,7 @@ class ScriptWatch:
         self.has_enough = False
         self.steps = 0
         self.steps_per_epoch = 0
+        self._given: tuple[Source, Source | None] | None = None
 
     @cached_property
     def callback(self) -> ScriptCallback:
@@ -232,7 +237,7 @@ class ScriptWatch:
 
     def follow(
         self,
-        module: nn.Module | Model | Answer,
+        module: nn.Module | Model,
         steps_per_epoch: int | None = None,
         forward: Callable[[Any, Any], Any] | None = None,
         layers: str | Sequence[str] = "auto",
@@ -242,12 +247,10 @@ class ScriptWatch:
 
         Parameters
         ----------
-        module : Module, Model or callable
-            The module, or a function of positions, (n,), that returns what the model answers for
-            these samples now: logits of shape (n, n_classes), or a pair of these and of
-            representations of shape (n, values). For a Trainer of transformers a model of the
-            package, such as ``CausalLM.from_model(model, tokenizer)``, which says how samples are
-            fed. The Trainer then tells its module and its steps to `callback`.
+        module : Module or Model
+            The module. For a Trainer of transformers a model of the package, such as
+            ``CausalLM.from_model(model, tokenizer)``, which says how samples are fed. The Trainer
+            then tells its module and its steps to `callback`.
         steps_per_epoch, forward, layers, batch_size
             As in `mw.watch`. A model of the package needs no more than `layers`.
 
@@ -269,18 +272,11 @@ class ScriptWatch:
             return
         steps = "steps_per_epoch, the number of optimizer steps in an epoch,"
         per_epoch = whole_number(steps, steps_per_epoch, 1)
-        if not is_module(module) and callable(module):
-            ids = data.ids.tolist()
-            places = dict(zip(ids, self._script.rows.tolist(), strict=True))
-            answers = Answers(module, places, data)
-            self._make_passes = lambda _: answers
-            self.begin(_shell(module), per_epoch)
-            return
         check_module(module)
         pairs = self._script.pairs
         given = data, pairs, forward, layers, batch_size
         self._make_passes = lambda module: looker_of(module, *given, named=True)[0]
-        self.begin(cast("nn.Module", module), per_epoch)
+        self.begin(module, per_epoch)
 
     def begin(self, module: nn.Module, steps_per_epoch: int) -> None:
         """Look at a module before its first step; `callback` calls this of a Trainer."""
@@ -309,6 +305,86 @@ class ScriptWatch:
         self.has_enough = self._visits.at(self.steps)
         return self.has_enough
 
+    def record(
+        self,
+        step: int,
+        logits: Source,
+        representations: Source | None = None,
+        *,
+        steps_per_epoch: int = 1,
+    ) -> bool:
+        """Give what a model answers after a step, in place of `follow` and `step`.
+
+        This is for a model that is no module of torch, such as one of JAX. Call it before the first
+        step, with ``step=0``, and then as often as the model may be looked at. Where `fit` returns,
+        the model is the one that was recorded last.
+
+        Parameters
+        ----------
+        step : int
+            Steps so far.
+        logits : array_like of shape (n_samples, n_classes), or callable
+            Of all samples of the data in their order, not of `rows` alone. A function of positions,
+            (n,), returns those of some samples, (n, n_classes), and is only called where the model
+            is looked at: a shadow model's once or twice.
+        representations : array_like of shape (n_samples, values), dict or callable, optional
+            Representations, or ``{layer: array}``, or a function of positions that returns one of
+            these. Default: the logits.
+        steps_per_epoch : int
+            Steps in an epoch of this model. Default: a step is an epoch.
+
+        Returns
+        -------
+        bool
+            True where the script is to return, as `step` says it.
+
+        Raises
+        ------
+        ValueError
+            If step 0 is missing, steps do not rise, or the arrays do not fit the samples.
+        """
+        if self.has_enough:
+            raise _EnoughError
+        step = whole_number("step", step)
+        is_first = self._make_passes is None
+        if self._given is None and not is_first:
+            raise ValueError("call watch.record or watch.follow, not both")
+        if is_first != (step == 0) or (step and step <= self.steps):
+            before = "first" if is_first else f"after step {self.steps}"
+            raise ValueError(
+                f"watch.record was called {before} with step {step}; call it with step 0 before "
+                "the training, and later with more steps each time"
+            )
+        self._given = logits, representations
+        if is_first:
+            per_epoch = whole_number("steps_per_epoch", steps_per_epoch, 1)
+            self._begin_recording(per_epoch)
+            return False
+        self.steps = step
+        self.has_enough = self._visits.at(step)
+        return self.has_enough
+
+    def _begin_recording(self, steps_per_epoch: int) -> None:
+        """Look at what was recorded as step 0."""
+        from torch import nn
+
+        data = self._script.data
+        rows = self._script.rows.tolist()
+        places = dict(zip(data.ids.tolist(), rows, strict=True))
+        answers = Answers(self._answer, places, data)
+        self._make_passes = lambda _: answers
+        named: Any = type(self.model, (nn.Module,), {})
+        self.begin(named(), steps_per_epoch)
+
+    def _answer(self, rows: NDArray[np.int64]) -> tuple[Any, Any]:
+        """Return what was recorded last of some samples."""
+        assert self._given is not None  # noqa: S101 - for the type checker
+        logits, representations = self._given
+        of_rows = asked_by(logits, rows, "logits")
+        if representations is None:
+            return of_rows, None
+        return of_rows, asked_by(representations, rows, "representations")
+
     # what callbacks of Trainers call
 
     def end(self) -> None:
@@ -332,16 +408,6 @@ class ScriptWatch:
 
     def count_draws(self, loader: Any) -> None:
         """Do nothing: the script trains on the rows that it is given."""
-
-
-def _shell(answer: Answer) -> nn.Module:
-    """Return a module without weights that stands for a function."""
-    from torch import nn
-
-    name = getattr(answer, "__name__", type(answer).__name__)
-    kind: Any = type(name, (nn.Module,), {})
-    module: nn.Module = kind()
-    return module
 
 
 @dataclass(frozen=True)
@@ -400,7 +466,7 @@ class Script:
         if not watch.steps:
             raise ValueError(
                 f"fit returned without a call of watch.step(); call {_CALLED} before the loop, and "
-                "watch.step() after each optimizer step"
+                "watch.step() after each optimizer step, or watch.record(step, logits)"
             )
         visits.end(watch.steps)
 
@@ -484,8 +550,14 @@ class _ShadowVisits(Visits):
     def at(self, step: int) -> bool:
         """Look at the checkpoints of this step; return whether it was the last one."""
         self._progress.report(step, max(step, self._known.steps), self._what)
-        while self._left and self._left[0][0] == step:
-            self._look(self._left.pop(0)[1])
+        while self._left and self._left[0][0] <= step:
+            wanted, name = self._left.pop(0)
+            if wanted < step:
+                raise ValueError(
+                    f"fit recorded no step {wanted}, at which this model is compared with the "
+                    f"target's {name}; call watch.record at the same steps for each model"
+                )
+            self._look(name)
         return not self._left and not self._at_end
 
     def end(self, step: int) -> None:
@@ -635,6 +707,7 @@ class _TargetVisits(Visits):
         self._stop = stop
         self._progress = progress
         self._records = read_records(run)
+        self._last = 0
         self._since = time.monotonic()
 
     def begin(self, seen: Followed) -> None:
@@ -676,7 +749,10 @@ class _TargetVisits(Visits):
         what = f"training the target, epoch {epoch + 1}"
         self._progress.report(step - epoch * per_epoch, per_epoch, what)
         is_known = any(record.step == step for record in self._records)
-        if self._plan.epoch_at(step) is None and not is_known:
+        stride = self._plan.every * per_epoch
+        # of a script that records some steps, none may be one at which a checkpoint is due
+        is_far = step - self._last >= stride
+        if self._plan.epoch_at(step) is None and not is_far and not is_known:
             return False
         self._record(step)
         return self._recorder.told(step) is not None
@@ -692,6 +768,7 @@ class _TargetVisits(Visits):
     def _record(self, step: int) -> None:
         """Record a checkpoint, or compare it with what was recorded at an earlier call."""
         seconds = time.monotonic() - self._since
+        self._last = step
         before = next((one for one in self._records if one.step == step), None)
         if before is None:
             made = self._recorder.record(self._seen.module, step, seconds=seconds)

@@ -28,7 +28,7 @@ from benchmarks.measure import Namespace, Row, left_out
 from memowidgets.data import Dataset, ImageDataset, TextDataset
 
 SHADOWS = 20  # a count for each model takes nine others on each side of a sample
-PICTURES = 1000
+PICTURES = 800
 NOTES = 900
 WRONG = 0.06  # share of the labels that are planted
 SHARE = 0.1  # what is removed
@@ -113,7 +113,7 @@ def as_pairs(data: ImageDataset) -> TensorDataset:
     return TensorDataset(pictures / 127.5 - 1, torch.tensor(data.labels))
 
 
-def resnet_loop(train_set: TensorDataset, n_classes: int, epochs: int = 24) -> Fit:
+def resnet_loop(train_set: TensorDataset, n_classes: int, epochs: int = 40) -> Fit:
     """Return a loop of one's own as a function of its rows."""
 
     def fit(rows: NDArray[np.int64], watch: Any, _seed: int) -> None:

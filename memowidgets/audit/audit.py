@@ -449,6 +449,7 @@ class Audit:
         held_out: HeldOut = 1 / 9,
         seed: int = 0,
         *,
+        cv: int | None = None,
         ids: Sequence[str] | None = None,
         version: str | None = None,
     ) -> Self:
@@ -465,6 +466,10 @@ class Audit:
             Classes, integers from 0 or strings.
         path, members, held_out, seed
             As in `Audit`. `held_out` is a share, ids or a mask.
+        cv : int, optional
+            Number of folds, 2 or more, for scores out of fold of all samples. The target then
+            trains on all of them, `members` and `held_out` don't apply, and this call trains it and
+            a model for each fold, on all others. Copies of a sample are in one fold.
         ids : sequence of str, optional
             Unique names of the samples. Default: the index of a frame, or positions.
         version : str, optional
@@ -475,7 +480,8 @@ class Audit:
         Audit
             Its checkpoints are stages of boosting, epochs of ``partial_fit`` of an
             `MLPClassifier` or an ``SGDClassifier(tol=None)``, or the end alone. Representations
-            are the last hidden units of an `MLPClassifier`, and the logits of others.
+            are the last hidden units of an `MLPClassifier`, the leaves of trees (Notes), and the
+            logits of others, also where they are the last step of a pipeline.
 
         Raises
         ------
@@ -487,6 +493,15 @@ class Audit:
         Logits are those of ``decision_function`` where it has a column for each class, else the
         logarithms of ``predict_proba``: of half a vote of a forest's trees, or of the rounding of
         float64, in place of 0. The extra ``torch`` must be installed.
+
+        With `cv`, the score ``"reference"`` of a sample is its out-of-fold logit gap, z(label) −
+        max z(other class), by the model that was fitted to the folds without it. The models of the
+        folds are the reference models of `run_references`, which adds rounds of other folds. The
+        score is then the mean over rounds.
+
+        The leaves of T trees are projected to 64 values: (1/√T) Σ_t s(t, leaf_t(x)) / 8 with a
+        random sign of each leaf for each value. The inner product of two samples is, in
+        expectation, the share of the trees in which they are in one leaf.
 
         Examples
         --------
@@ -503,11 +518,21 @@ class Audit:
         ...     audit.run_shadows(16, executor)
         >>> len(audit.log_lira()) == len(audit.members)
         True
+        >>> audit = mw.Audit.from_estimator(clf, X, y, path=tempfile.mkdtemp(), cv=5)
+        >>> len(audit.flagged("reference", share=0.1))  # of all 150 rows
+        15
         """
+        from concurrent.futures import ThreadPoolExecutor
+
         from memowidgets.audit.runs.scripts import begun_estimator
 
-        given = estimator, X, y, path, members, held_out, seed, version, ids
-        return cls.of(begun_estimator(*given))
+        given = estimator, X, y, path, members, held_out, seed, cv, version, ids
+        audit = cls.of(begun_estimator(*given))
+        if cv is not None:
+            audit.train()
+            with ThreadPoolExecutor(1) as executor:  # fits, as cross_val_predict does
+                audit.run_references(1, executor)
+        return audit
 
     def __repr__(self) -> str:
         return repr(self.evidence)

@@ -666,20 +666,45 @@ class Evidence:
             notes.append(
                 Note("not learned", said, loss=record.median_loss, limit=limit)
             )
-        held_out, accuracy = self.held_out_labels, record.test_accuracy
-        if accuracy is not None and len(held_out):
+        unseen = self._right_where_unseen(record)
+        if unseen is not None:
             from memowidgets.evaluation.intervals import clopper_pearson
 
-            chance = float(np.bincount(held_out).max() / len(held_out))
-            lower, _ = clopper_pearson(round(accuracy * len(held_out)), len(held_out))
+            what, right, labels = unseen
+            n = len(labels)
+            accuracy = right / n
+            chance = float(np.bincount(labels).max() / n)
+            lower, _ = clopper_pearson(right, n)
             if lower <= chance:
-                said = f"{at}the held-out accuracy, {percent(accuracy)} (at least {percent(lower)} "
+                said = f"{at}the {what} accuracy, {percent(accuracy)} (at least {percent(lower)} "
                 said += "with 97.5 % confidence), is not above chance, "
                 said += f"{percent(chance)}: {_PREDICT_NOTHING}"
                 notes.append(
                     Note("not learned", said, accuracy=accuracy, chance=chance)
                 )
         return tuple(notes)
+
+    def _right_where_unseen(
+        self, record: Record
+    ) -> tuple[str, int, NDArray[np.int64]] | None:
+        """Return how many samples are answered rightly that were not trained on, with their labels.
+
+        They are the held-out samples, or without any the members, asked of reference models that
+        never saw them.
+        """
+        labels = self.held_out_labels
+        if len(labels):
+            if record.test_accuracy is None:
+                return None
+            return "held-out", round(record.test_accuracy * len(labels)), labels
+        models = self.references.gaps.get(record.name)
+        if models is None:
+            return None
+        gaps = models.gaps[:, self.member_columns]
+        are_asked = ~np.isnan(gaps)
+        asked = are_asked.any(axis=0)
+        sums = np.where(are_asked, gaps, 0).sum(axis=0)
+        return "out-of-fold", int((sums[asked] > 0).sum()), self.labels[asked]
 
     def _has_turned_at(self, record: Record) -> bool:
         """Whether this is where held-out loss turned, so that the model had learned by then.

@@ -331,12 +331,10 @@ class Run:
 
     def seconds_of_a_reference(self) -> float | None:
         """Return the seconds of the steps of a reference model; None if they are not known."""
-        # one half of the members, or other samples
-        members, share = (
-            len(self.design.members),
-            0.5,
-        )
-        if self.references.plan.per_round == 1:
+        members = len(self.design.members)
+        parts = self.references.plan.per_round
+        share = 1 - 1 / parts
+        if parts == 1:  # other samples
             share = min(1.0, (len(self.design.pool) - members) / members)
         return self._seconds(share, self.names.prediction().record.step)
 
@@ -949,7 +947,8 @@ class References:
     """
 
     def __init__(self, of: Run) -> None:
-        self._of, self.plan = of, ReferenceDesign.of(of.design)
+        self._of = of
+        self.plan = ReferenceDesign.of(of.design, of.manifest["model"].get("folds", 2))
         self.config = digest([of.config, of.manifest.get("members")])
         own = of.run, self.plan.key, self.config, of.precision
         self.files = ShadowSet(
@@ -968,10 +967,7 @@ class References:
             if i not in there or all(i - i % size + j in there for j in range(size))
         }
         if there and not there & used.keys():
-            alone = (
-                f"reference model {min(there)} is there, and the one that trains on the"
-            )
-            what = f"{alone} other half of the members is not"
+            what = f"reference model {min(there)} is there, and others of its round are not"
             none = Absent(what, "call run_references(1) again")
         return used, none
 

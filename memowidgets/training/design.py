@@ -183,42 +183,55 @@ class ReferenceDesign:
     ----------
     name : {"others", "parts"}
         "others": as many samples of the pool as the target has members, or all there are, that are
-        no members and no copies of members; it is asked about every member. "parts": one half of
-        the members; it is asked about the other half, and the next model has it the other way
-        round.
+        no members and no copies of members; it is asked about every member. "parts": all members
+        but one part of them, about which it is asked. Each of the models of a round is asked about
+        another part.
+    parts : int
+        Number of parts.
     """
 
     kind: ClassVar[Kind] = REFERENCE
 
     name: str
+    parts: int = 2
 
     @classmethod
-    def of(cls, design: Design) -> ReferenceDesign:
+    def of(cls, design: Design, parts: int = 2) -> ReferenceDesign:
         """Return the design for a split: "others" if it leaves half as many samples as members."""
         n = len(_others(design))
-        return cls("others" if n >= max(_FEWEST, len(design.members) / 2) else "parts")
+        if n >= max(_FEWEST, len(design.members) / 2):
+            return cls("others")
+        return cls("parts", parts)
 
     @property
     def key(self) -> str:
         """Name of the set of reference models of this design."""
-        return self.name
+        return self.name if self.parts == 2 else f"{self.name}-{self.parts}"
 
     @property
     def per_round(self) -> int:
         """Number of models that together are asked about every member."""
-        return 1 if self.name == "others" else 2
+        return 1 if self.name == "others" else self.parts
 
     def members(self, design: Design, seed: int, index: int) -> NDArray[np.bool_]:
         """Return whether a reference model trains on each sample of the pool, (n_pool,)."""
-        round_seed = derived_seed(seed, _REFERENCE, index // self.per_round)
+        turn, place = divmod(index, self.per_round)
+        round_seed = derived_seed(seed, _REFERENCE, turn)
         if self.name == "others":
             others = _others(design)
             wanted = min(len(design.members), len(others))
             return np.isin(
                 design.pool, _draw(others, design.groups, wanted, round_seed)
             )
-        half = _half(design.members, design.groups, round_seed, other=index % 2)
-        return np.isin(design.pool, half)
+
+        def first(parts: int) -> NDArray[np.int64]:
+            wanted = round(parts / self.parts * len(design.members))
+            return _draw(design.members, design.groups, wanted, round_seed)
+
+        last = self.parts - place
+        asked = np.setdiff1d(first(last), first(last - 1))
+        own = np.setdiff1d(design.members, asked)
+        return np.isin(design.pool, own)
 
     def asked(self, design: Design, trained: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return whether a model is asked about each sample of the pool: members it never saw."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ _STAGES = ("staged_decision_function", "staged_predict_proba")
 _ANSWERS = ("decision_function", "predict_proba")
 _NETWORK = "MLPClassifier"
 _SEED = "random_state"
+_WIDTH = 64  # of what stands for the leaves of trees
 
 
 class EstimatorScript:
@@ -76,20 +76,23 @@ class EstimatorScript:
         watch.model = type(self._estimator).__name__
         n_classes = len(self._classes)
 
-        def layers(asked: Rows) -> dict[str, NDArray[Any]]:
-            return {"hidden": _hidden(model, _rows(self._inputs, asked))}
+        layer = _layer_of(model)
 
-        hidden = layers if type(model).__name__ == _NETWORK else None
-        watch.record(0, lambda asked: np.zeros((len(asked), n_classes)), hidden)
+        def logits_of(ask: Callable[[Any], Any]) -> Callable[[Rows], Any]:
+            return lambda asked: ask(_rows(self._inputs, asked))
+
+        def layer_at(step: int) -> dict[str, Callable[[Rows], Any]] | None:
+            if layer is None:
+                return None
+            name, width, look = layer
+            if step == 0:
+                return {name: lambda asked: np.zeros((len(asked), width))}
+            return {name: lambda asked: look(model, _rows(self._inputs, asked), step)}
+
+        watch.record(0, lambda asked: np.zeros((len(asked), n_classes)), layer_at(0))
         for step, ask in enumerate(self._fitted(model, rows), 1):
-            logits = partial(self._ask, ask)
-            if watch.record(step, logits, hidden):
+            if watch.record(step, logits_of(ask), layer_at(step)):
                 return
-
-    def _ask(self, ask: Callable[[Any], Any], asked: Rows) -> NDArray[Any]:
-        """Return the logits of some samples."""
-        logits: NDArray[Any] = ask(_rows(self._inputs, asked))
-        return logits
 
     def _has_stages(self) -> bool:
         return any(hasattr(self._estimator, name) for name in _STAGES)
@@ -175,18 +178,61 @@ def _as_logits(model: Any, name: str, values: Any) -> NDArray[Any]:
     return np.log(np.maximum(table, least))
 
 
-def _hidden(model: Any, inputs: Any) -> NDArray[Any]:
+def _layer_of(model: Any) -> tuple[str, int, Callable[[Any, Any, int], Any]] | None:
+    """Return name and width of a layer, and a function of the model, inputs and a stage."""
+    last = _last_step(model)
+    if type(last).__name__ == _NETWORK:
+        sizes = np.atleast_1d(last.hidden_layer_sizes)
+        return "hidden", int(sizes[-1]), _hidden
+    if hasattr(last, "apply"):
+        return "leaves", _WIDTH, _leaves
+    return None
+
+
+def _last_step(model: Any) -> Any:
+    """Return the classifier of a pipeline, or a classifier itself."""
+    return model[-1] if hasattr(model, "steps") else model
+
+
+def _read_by_last(model: Any, inputs: Any) -> Any:
+    """Return what the classifier of a pipeline reads of inputs."""
+    return model[:-1].transform(inputs) if hasattr(model, "steps") else inputs
+
+
+def _hidden(model: Any, inputs: Any, _stage: int) -> NDArray[Any]:
     """Return the last hidden units of an `MLPClassifier`, (n, width)."""
     from sklearn.neural_network._base import ACTIVATIONS
 
-    if not hasattr(model, "coefs_"):
-        sizes = np.atleast_1d(model.hidden_layer_sizes)
-        return np.zeros((_length(inputs), int(sizes[-1])))
-    values = np.asarray(inputs)
-    for weights, bias in zip(model.coefs_[:-1], model.intercepts_[:-1], strict=True):
+    network = _last_step(model)
+    read = _read_by_last(model, inputs)
+    is_sparse = hasattr(read, "toarray")
+    values: NDArray[Any] = read.toarray() if is_sparse else np.asarray(read)
+    layers = zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True)
+    for weights, bias in layers:
         values = values @ weights + bias
-        ACTIVATIONS[model.activation](values)  # in place
+        ACTIVATIONS[network.activation](values)  # in place
     return values
+
+
+def _leaves(model: Any, inputs: Any, stage: int) -> NDArray[Any]:
+    """Return the leaves of trees as `Audit.from_estimator` describes them, (n, width).
+
+    One value for each leaf would be wider than there are samples. Random signs keep in how many
+    trees two samples are together.
+    """
+    trees = _last_step(model)
+    found = np.asarray(trees.apply(_read_by_last(model, inputs)))
+    found = found.reshape(len(found), -1)
+    if hasattr(trees, _STAGES[1]):
+        per_stage = found.shape[1] // len(trees.estimators_)
+        found = found[:, : stage * per_stage]
+    total = np.zeros((len(found), _WIDTH))
+    for tree, leaves in enumerate(found.T):
+        rng = np.random.default_rng(tree)
+        signs = rng.choice([-1.0, 1.0], size=(int(leaves.max()) + 1, _WIDTH))
+        total += signs[leaves.astype(np.int64)]
+    scaled: NDArray[Any] = total / np.sqrt(found.shape[1] * _WIDTH)
+    return scaled
 
 
 def _rows(inputs: Any, rows: Rows) -> Any:
@@ -194,7 +240,3 @@ def _rows(inputs: Any, rows: Rows) -> Any:
     if hasattr(inputs, "iloc"):
         return inputs.iloc[rows]
     return [inputs[i] for i in rows] if isinstance(inputs, list) else inputs[rows]
-
-
-def _length(inputs: Any) -> int:
-    return len(inputs) if isinstance(inputs, list) else int(inputs.shape[0])

@@ -126,6 +126,8 @@ class Prediction:
     @property
     def warnings(self) -> tuple[Note, ...]:
         """What is unusual about the choice."""
+        if self.until is not None and self.until.step == 1:
+            return ()  # a fit of scikit-learn is one step, and can be looked at nowhere else
         notes = []
         if self.why in ("turn", "level", "unsettled"):
             numbers = {"epoch": self.record.epoch, "drop": self.drop, "rho": self.rho}

@@ -54,10 +54,15 @@ def audited(estimator, path, inputs=None, labels=None, **changes):
     [
         (LogisticRegression(C=100, max_iter=2000), 2, "logits"),
         (make_pipeline(StandardScaler(), SVC(C=10, gamma=0.1)), 2, "logits"),
-        (RandomForestClassifier(20), 2, "logits"),
-        (DecisionTreeClassifier(), 2, "logits"),
+        (
+            make_pipeline(StandardScaler(), MLPClassifier((9,), tol=0.1)),
+            2,
+            "hidden",
+        ),
+        (RandomForestClassifier(20), 2, "leaves"),
+        (DecisionTreeClassifier(), 2, "leaves"),
         (HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5), 9, "logits"),
-        (GradientBoostingClassifier(n_estimators=5), 6, "logits"),
+        (GradientBoostingClassifier(n_estimators=5), 6, "leaves"),
         (AdaBoostClassifier(n_estimators=4), 5, "logits"),
         (MLPClassifier((24,), max_iter=12, learning_rate_init=0.02), 13, "hidden"),
         (SGDClassifier(max_iter=6, tol=None), 7, "logits"),
@@ -110,6 +115,87 @@ def test_hidden_units_are_those_that_the_network_reads(tmp_path):
     assert hidden.shape == (len(audit.members), 8)
     assert (hidden >= 0).all()
     assert np.ptp(hidden) > 0
+
+
+def test_leaves_tell_in_how_many_trees_two_samples_are_together(tmp_path):
+    inputs, _ = table()
+    estimator = RandomForestClassifier(400, max_depth=3)
+    audit = audited(estimator, tmp_path)
+    leaves = audit.representation(checkpoint="final")
+    rows = audit.run.design.members
+    seed = derived_seed(0, 3)
+    forest = clone(estimator).set_params(random_state=seed)
+    forest.fit(inputs[rows], table()[1][rows])
+    found = forest.apply(inputs[rows])
+    together = (found[:, None] == found[None]).mean(axis=2)
+    off = leaves @ leaves.T - together
+    # a sum over 64 random signs has a deviation of √2/8 = 0.18 on the diagonal, and less elsewhere
+    assert abs(off.mean()) < 0.05
+    assert off.std() < 0.2
+
+
+@pytest.mark.parametrize("folds", [2, 5])
+def test_scores_out_of_fold_are_of_models_that_never_saw_the_sample(tmp_path, folds):
+    inputs, labels = table()
+    estimator = LogisticRegression(C=10)
+    audit = mw.Audit.from_estimator(estimator, inputs, labels, tmp_path, cv=folds)
+    assert len(audit.members) == N
+    files = [
+        RunDirectory(tmp_path).read_tensors(audit.run.references.files._name(i))
+        for i in range(folds)
+    ]
+    out = ~np.array([file["members"] for file in files])
+    assert (out.sum(axis=0) == 1).all()
+    assert set(out.sum(axis=1)) == {N // folds}
+    scores = audit.score("reference").to_numpy()
+    for fold in out:
+        model = clone(estimator).fit(inputs[~fold], labels[~fold])
+        logits = model.decision_function(inputs[fold])
+        rows = np.arange(len(logits))
+        own = logits[rows, labels[fold]].copy()
+        logits[rows, labels[fold]] = -np.inf
+        np.testing.assert_allclose(scores[fold], own - logits.max(axis=1), atol=1e-4)
+    assert np.median(scores[PLANTED]) < 0 < np.median(scores)
+    again = mw.Audit.from_estimator(estimator, inputs, labels, tmp_path, cv=folds)
+    assert again.score("reference").equals(audit.score("reference"))
+    with pytest.raises(ValueError, match="folds"):
+        mw.Audit.from_estimator(estimator, inputs, labels, tmp_path, cv=folds + 1)
+
+
+def test_out_of_fold_labels_at_chance_are_said(tmp_path):
+    inputs, labels = table()
+    labels = np.random.default_rng(1).permutation(labels)
+    given = RandomForestClassifier(10), inputs, labels, tmp_path
+    audit = mw.Audit.from_estimator(*given, cv=3)
+    notes = [str(note) for note in audit.evidence.notes_at("final")]
+    assert any("out-of-fold" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"cv": 1}, "cv"),
+        ({"cv": N}, "smallest class"),
+        ({"cv": 5, "members": np.arange(N) > 5}, "members="),
+    ],
+)
+def test_folds_that_cannot_be_are_refused(tmp_path, changes, said):
+    with pytest.raises(ValueError, match=said):
+        mw.Audit.from_estimator(LogisticRegression(), *table(), tmp_path, **changes)
+
+
+class Sure(DecisionTreeClassifier):
+    """Answers in float32 with probabilities that are exactly 0 and 1."""
+
+    def predict_proba(self, inputs):
+        return super().predict_proba(inputs).astype(np.float32)
+
+
+def test_probabilities_of_exactly_1_in_float32_have_gaps(tmp_path):
+    audit = audited(Sure(), tmp_path)
+    audit.run_shadows(8, Inline(), design="balanced")
+    assert (audit.evidence.gaps_of_pass(audit.evidence.names.record("final")) > 9).all()
+    assert np.isfinite(audit.log_lira()).all()
 
 
 def test_an_epoch_of_a_network_is_one_of_its_own_fit(tmp_path):

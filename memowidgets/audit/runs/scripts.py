@@ -56,8 +56,12 @@ def begun_script(
     checkpoint_every: float,
     class_names: Sequence[str] | None,
     ids: Sequence[str] | None,
+    folds: int | None = None,
 ) -> Run:
-    """Begin the run that `Audit.from_script` describes, or go on with it."""
+    """Begin the run that `Audit.from_script` describes, or go on with it.
+
+    `folds` is the number of parts of the members of which reference models leave out one each.
+    """
     if not callable(fit):
         raise TypeError(
             f"fit must be a function fit(rows, watch, seed), not {as_code(fit)}"
@@ -79,7 +83,9 @@ def begun_script(
         identity.check_held_out(aside, samples, design)
         aside = aside.with_encoding(samples.encoding)
     script = Script(fit, samples, pairs, np.arange(len(samples)))
-    about = {"class": _SCRIPT, "settings": "", "version": version or ""}
+    about: dict[str, Any] = {"class": _SCRIPT, "settings": "", "version": version or ""}
+    if folds is not None:
+        about["folds"] = folds
     recorded = identity.describe_recorded(checkpoint_every, seed)
     return _settled(path, about, recorded, script, design, aside)
 
@@ -92,6 +98,7 @@ def begun_estimator(
     members: Members,
     held_out: HeldOut,
     seed: int,
+    cv: int | None,
     version: str | None,
     ids: Sequence[str] | None,
 ) -> Run:
@@ -104,8 +111,34 @@ def begun_estimator(
     script = EstimatorScript(estimator, inputs, own)
     every = max(1, script.n_steps // _CHECKPOINTS)
     said = f"{estimator!r} {version or ''}"
+    if cv is not None:
+        check_folds(cv, data, members)
+        members = "all"
+        held_out = None
     parts = members, held_out, seed, said, every, None, None
-    return begun_script(script, data, path, *parts)
+    return begun_script(script, data, path, *parts, folds=cv)
+
+
+def check_folds(cv: int, data: Dataset, members: Members) -> None:
+    """Raise for a number of folds that the samples cannot be divided into.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is less than two, more than samples of the smallest class, or members are named.
+    """
+    whole_number("cv", cv, 2)
+    fewest = int(np.bincount(data.labels).min())
+    if cv > fewest:
+        raise ValueError(
+            f"cv={cv} folds are more than the {fewest} samples of the smallest class; choose fewer "
+            "folds, or leave the class out"
+        )
+    if np.ndim(members) or members not in ("half", "all"):
+        raise ValueError(
+            "with cv= the target trains on all samples, so members= cannot name some; leave one of "
+            "them out"
+        )
 
 
 def _samples_of(inputs: Any, labels: Any, ids: Sequence[str] | None) -> Dataset:
@@ -178,7 +211,7 @@ def _is_dataset(held_out: Any) -> bool:
 
 def _settled(
     path: str | os.PathLike[str],
-    about: dict[str, str],
+    about: dict[str, Any],
     recorded: dict[str, Any],
     script: Script,
     design: Design,

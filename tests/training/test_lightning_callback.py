@@ -10,12 +10,11 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader
 
 import memowidgets as mw
 from tests.audit.test_watching import BATCH, STEPS, N, mlp, samples
 from tests.audit.test_where_to_look import rows as noisy_rows
-from tests.training.small import Inline
 
 BESIDE = (
     "logger",
@@ -184,25 +183,3 @@ def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
         UserWarning, match="has 6 optimizer steps; .* steps_per_epoch=6 .* 10"
     ):
         fitted(module, data, tmp_path, callback, epochs=2)
-
-
-def test_a_script_of_lightning_is_audited_whole(data, tmp_path):
-
-    def fit(rows, watch, seed):
-        module = new_module()
-        loader = DataLoader(Subset(data, rows), batch_size=BATCH, shuffle=True)
-        watch.follow(module, steps_per_epoch=len(loader))
-        callback = mw.training.LightningCallback(watch)
-        lightning().Trainer(
-            max_epochs=6, accelerator="cpu", callbacks=[callback], **NOTHING_BESIDE
-        ).fit(module, loader)
-
-    audit = mw.Audit.from_script(fit, data, tmp_path, held_out=None, checkpoint_every=1)
-    audit.train()
-    assert len(audit.checkpoints) == 7
-    assert "Lightning" in audit.evidence.origins[-1].loop
-    assert audit.evidence.origins[-1].settings["learning_rate"] == 0.05
-    audit.run_references(1, Inline())
-    audit.run_shadows(4, Inline(), design="balanced")
-    assert len(audit.score("reference")) == N // 2
-    assert len(audit.log_lira()) == N // 2

@@ -17,7 +17,6 @@ from tests.models.test_sequence_classifier import (
     tiny,
     tokenizer_of_words,
 )
-from tests.training.small import Inline
 from tests.training.test_trainer_callback import assert_same_weights, trained_weights
 from tests.training.test_trainer_callback import trainer as a_trainer
 
@@ -322,26 +321,3 @@ def test_classifiers_of_images_are_recorded_and_their_weights_stay(family, tmp_p
     audit.run.run.forget("forward")
     again = audit.score("loss", checkpoint="final")
     np.testing.assert_allclose(again, losses, rtol=1e-4, atol=1e-5)
-
-
-def test_a_script_of_a_trainer_is_audited_whole(data, tokenizer, tmp_path):
-    rows_of_data = script_rows(data, tokenizer)
-
-    def fit(rows, watch, seed):
-        model = tiny("bert", len(tokenizer))
-        watch.follow(classifier(model, tokenizer))
-        own = [rows_of_data[i] for i in rows]
-        changes = {"num_train_epochs": 3, "seed": seed}
-        folder = tmp_path / str(seed)
-        trainer(model, own, tokenizer, folder, watch.callback, **changes).train()
-
-    audit = mw.Audit.from_script(
-        fit, data, tmp_path / "run", held_out=None, checkpoint_every=1
-    )
-    audit.train()
-    assert len(audit.checkpoints) == 4
-    assert audit.evidence.origins[-1].settings["learning_rate"] == 5e-3
-    assert audit.representation(checkpoint="final").shape[0] == N // 2
-    audit.run_references(1, Inline())
-    audit.run_shadows(4, Inline(), design="balanced")
-    assert len(audit.log_lira()) == N // 2

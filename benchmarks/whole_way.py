@@ -29,7 +29,7 @@ from memowidgets.data import Dataset, ImageDataset, TextDataset
 
 SHADOWS = 20  # a count for each model takes nine others on each side of a sample
 PICTURES = 800
-NOTES = 900
+NOTES = 600
 WRONG = 0.06  # share of the labels that are planted
 SHARE = 0.1  # what is removed
 
@@ -137,7 +137,7 @@ def resnet_loop(train_set: TensorDataset, n_classes: int, epochs: int = 40) -> F
     return fit
 
 
-def trainer_script(data: TextDataset, epochs: int = 10) -> Fit:
+def trainer_script(data: TextDataset, epochs: int = 12) -> Fit:
     """Return a script with a Trainer of transformers as a function of its rows."""
     from memowidgets.models.tokens import tokenizer_of_words
 

@@ -281,6 +281,12 @@ def count_devices(kind: str) -> int:
     )
 
 
+def is_there(name: str) -> bool:
+    """Return whether this machine has the device of a name."""
+    device = torch_device(name)
+    return (device.index or 0) < count_devices(device.type)
+
+
 def torch_device(name: str) -> torch.device:
     """Return the device of a name that `resolve_device` returned."""
     import torch

@@ -23,6 +23,7 @@ from memowidgets.files import digest_of
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
 from memowidgets.models.base import unwrap
+from memowidgets.models.device import is_there
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.checkpoint import (
@@ -49,7 +50,7 @@ from memowidgets.training.passes import (
     tensors_of,
 )
 from memowidgets.training.recorder import Recorder
-from memowidgets.vocabulary import listed
+from memowidgets.vocabulary import first_line, listed
 
 if TYPE_CHECKING:
     from torch import nn
@@ -455,7 +456,9 @@ class Script:
         import torch
 
         watch = ScriptWatch(self, visits, len(members))
-        with RandomStates(seed, torch.device(self.device)).active():
+        # a script may train on a GPU where there is one, and on the CPU of another machine
+        device = self.device if is_there(self.device) else "cpu"
+        with RandomStates(seed, torch.device(device)).active():
             torch.manual_seed(seed)  # of other GPUs too
             try:
                 self.fit(self.rows[members], watch, seed)
@@ -480,38 +483,28 @@ class Script:
         progress: Progress,
         what: str,
     ) -> str:
-        """Train one model, and visit it at its own steps of the target's checkpoints.
-
-        Parameters
-        ----------
-        members : array of shape (n_members,), int64
-            Positions of the samples to train on.
-        seed : int
-            Its seed.
-        steps : dict of str to int
-            Steps of the target, by checkpoint.
-        n_target : int
-            Number of the target's members.
-        visit : callable
-            Function of a checkpoint's name and of what looks at samples.
-        progress, what : Progress and str
-            Progress, and what it shows.
-
-        Returns
-        -------
-        str
-            The precision of its passes.
+        """Train one model as `Recipe.train_one` does, and look at it at the steps of its own.
 
         Raises
         ------
         StoreError
-            If it trains another module than the target's.
+            If it trains another module than the target's, or fails where there is no device of the
+            kind that the target was trained on.
         ValueError
             If it ends before it has come to a checkpoint.
         """
         assert self.known is not None  # noqa: S101 - for the type checker
         visits = _ShadowVisits(self.known, steps, visit, progress, what)
-        self.call(members, seed, visits)
+        try:
+            self.call(members, seed, visits)
+        except Exception as error:
+            device = self.known.device
+            if is_there(device):
+                raise
+            raise StoreError(
+                f"the script trained the target on {device}, and it fails without such a device "
+                f"({first_line(error)}); take workers that have one, or let fit choose the CPU"
+            ) from error
         return visits.precision
 
 
@@ -609,7 +602,9 @@ class ScriptTraining:
         every: float,
     ) -> None:
         known = Known.read(run)
-        device = script.device if known is None else known.device
+        device = script.device
+        if known is not None and is_there(known.device):
+            device = known.device
         self.recipe = replace(script, known=known, device=device)
         self._run = run
         self._design = design

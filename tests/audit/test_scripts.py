@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 
 import memowidgets as mw
 from memowidgets.store import NotThereError, RunDirectory, StoreError
+from memowidgets.training.script import Known
 from tests.training.small import Inline
 
 N = 180
@@ -85,8 +87,6 @@ class Here(Inline):
         self._script = audit.run.script
 
     def work(self, fn, index, name, source, *rest):
-        from dataclasses import replace
-
         from memowidgets.training.travel import pack, unpack
 
         job = unpack(source)
@@ -372,6 +372,50 @@ def test_what_cannot_travel_is_said_with_what_trains_here(tmp_path):
     audit.train()
     with pytest.raises(TypeError, match="ThreadPoolExecutor"):
         audit.run_shadows(1, Inline())
+
+
+def test_parts_of_an_array_job_make_the_shadow_models_of_one_process(audit, tmp_path):
+    begun(tmp_path).train()
+    for part in range(2):
+        again = begun(tmp_path)  # as each job makes it
+        parts = range(part, 4, 2)
+        again.run_shadows(4, Inline(), design="balanced", indices=parts)
+    assert again.n_shadows == 4
+    for index in range(4):
+        name = f"shadows/balanced/{index:04d}"
+        there, here = (RunDirectory(a.path).read_tensors(name) for a in (audit, again))
+        np.testing.assert_array_equal(there["gap.epoch-20"], here["gap.epoch-20"])
+
+
+class NeedsGpu(Script):
+    """A script that trains on a GPU alone, once it has trained the target."""
+
+    def __call__(self, rows, watch, seed):
+        if self.needs:
+            raise AssertionError("Torch not compiled with CUDA enabled")
+        super().__call__(rows, watch, seed)
+
+    def __reduce__(self):
+        return NeedsGpu, (), {**vars(self), "calls": []}
+
+
+@pytest.mark.parametrize("needs", [True, False])
+def test_workers_without_the_gpu_of_the_target_are_named(tmp_path, needs):
+    fit = NeedsGpu(epochs=2, needs=False)
+    audit = begun(tmp_path, fit)
+    audit.train()
+    run = audit.run.run
+    absent = "mps" if torch.cuda.is_available() else "cuda"
+    known = replace(Known.read(run), device=absent, uses_rows=True)
+    known.write(run)
+    audit = begun(tmp_path, fit)
+    fit.needs = needs
+    if not needs:  # it trains on what there is
+        audit.run_shadows(1, Inline(), "final")
+        assert audit.n_shadows == 1
+        return
+    with pytest.raises(StoreError, match=f"{absent}.*not compiled with CUDA"):
+        audit.run_shadows(1, Inline(), "final")
 
 
 def test_a_fork_trains_on_what_is_kept_in_the_rows_of_the_script(audit, tmp_path):

@@ -426,6 +426,22 @@ def test_a_notebooks_model_is_packed_once_and_unpacked_once_by_each_dask_worker(
     assert len(audit.as_target(3).score("psmi")) > 0
 
 
+def test_a_script_trains_its_models_on_dask_workers(client, tmp_path):
+    from tests.training.test_script import Softmax, begun
+
+    audit = begun(tmp_path / "dask", Softmax())
+    audit.train()
+    client.run(refuse_to_open, str(tmp_path / "dask"))
+    audit.run_shadows(4, client.get_executor(), design="balanced")
+    here = begun(tmp_path / "here", Softmax())
+    here.train()
+    here.run_shadows(4, Inline(), design="balanced")
+    last = audit.checkpoints.index[-1]
+    found = [one.evidence.shadows.read(last) for one in (audit, here)]
+    np.testing.assert_array_equal(found[0].members, found[1].members)
+    np.testing.assert_allclose(found[0].gaps, found[1].gaps, rtol=1e-4, atol=1e-5)
+
+
 def test_a_dask_worker_that_is_killed_loses_nothing(client, audit, straight):
     def kill_one():
         pid = next(iter(client.run(os.getpid).values()))

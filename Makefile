@@ -56,7 +56,7 @@ test: style ## style, types of JavaScript, tests, notebooks, widgets in a real b
 release-check: style ## types, site, wheel, sdist, binder, a fresh clone, the matrices, and the other tests that are slow
 	$(PYTEST) --slow --matrix -m "slow or matrix" $(TEST_ARGS)
 
-docs: $(STAMP) ## build the site into build/docs; a warning or a broken link fails
+docs: $(STAMP) ## build the site into build/docs, and as one file to send; a warning or a broken link fails
 	@$(BIN)/python -m scripts.docs
 
 bench: $(STAMP) ## measure against peers and limits (BENCH_ARGS=... are handed on)

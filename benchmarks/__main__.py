@@ -19,6 +19,7 @@ from benchmarks import (
     intervals,
     label_errors,
     language,
+    lesson,
     lookups,
     on_gpu,
     pairs,
@@ -96,6 +97,9 @@ def main() -> None:
         return
     if sys.argv[1:2] == ["when"]:
         when.main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["lesson"]:
+        lesson.main()
         return
     arguments = _arguments()
     rows: list[Row] = []

@@ -1,10 +1,13 @@
-// Plays rounds of "Watch it memorise" as the page does, without a guess. Prints one line of JSON for
-// each seed: how many of PSMI's five and of the loss's five the network has memorised.
-import { load } from "../tests/teaching/js/load.mjs";
+// Plays rounds of "Watch it memorise" as the page does: `node rounds.mjs SEEDS [far]`. Nobody guesses;
+// with `far` the five points that lie farthest from the middle are ringed. Prints one line of JSON for
+// each seed: how many of PSMI's five, of the loss's five and of the ringed ones the network has
+// memorised, and of all these points how many it has memorised, and how many of those have a wrong
+// label.
+import { load } from "../tests/house/js/load.mjs";
 
-const watch = await load("watch_maths");
-const psmi = await load("psmi_maths");
-const lira = await load("lira_maths");
+const watch = await load("memowidgets/teaching/static/watch_maths.js");
+const psmi = await load("memowidgets/teaching/static/psmi_maths.js");
+const lira = await load("memowidgets/teaching/static/lira_maths.js");
 const [WIDTH, CLASSES, N, NOISE, RHO, FIVE, ETA] = [24, 3, 150, 0.06, 0.95, 5, 4]; // as the page opens
 
 function trained(seed, data, rows, stop = () => false) {
@@ -21,7 +24,17 @@ function fitted(gaps) {
   return { mean, variance: Math.max(squares / count, 1e-9) };
 }
 
-function played(seed) {
+function farthest({ points, labels }) {
+  const away = Array.from(labels, (_, i) =>
+    Math.hypot(points[2 * i], points[2 * i + 1]),
+  );
+  return watch.lowest(
+    away.map((distance) => -distance),
+    FIVE,
+  );
+}
+
+function played(seed, far) {
   const data = watch.makeData(N, CLASSES, NOISE, seed);
   const all = Uint16Array.from({ length: N }, (_, i) => i);
   const median = (network) => watch.median(watch.look(network, data).losses);
@@ -43,8 +56,9 @@ function played(seed) {
       early.losses.map((x) => -x),
       FIVE,
     ),
+    ringed: far ? farthest(data) : [],
   };
-  const judged = [...new Set([...fives.psmi, ...fives.loss])];
+  const judged = [...new Set([...fives.ringed, ...fives.psmi, ...fives.loss])];
   const members = watch.membersOf(N, judged, seed);
   const others = members.map((row, model) => {
     const network = trained(
@@ -64,10 +78,18 @@ function played(seed) {
       );
     return lira.logRatio(gaps[sample], side(1), side(0)) >= ETA;
   };
-  return Object.fromEntries(
-    Object.entries(fives).map(([name, five]) => [name, five.filter(memorised).length]),
-  );
+  const found = judged.filter(memorised);
+  const counts = Object.entries(fives).map(([name, five]) => [
+    name,
+    five.filter((sample) => found.includes(sample)).length,
+  ]);
+  return {
+    ...Object.fromEntries(counts),
+    memorised: found.length,
+    wrong: found.filter((sample) => data.wrong[sample]).length,
+  };
 }
 
-for (let seed = 0; seed < Number(process.argv[2]); seed++)
-  console.log(JSON.stringify({ seed, ...played(seed) }));
+const [seeds, how] = process.argv.slice(2);
+for (let seed = 0; seed < Number(seeds); seed++)
+  console.log(JSON.stringify({ seed, ...played(seed, how === "far") }));

@@ -19,14 +19,18 @@ SEEDS = 60
 SCRIPT = Path(__file__).with_suffix(".mjs")
 
 
+def played(seeds: int, *how: str) -> list[dict[str, int]]:
+    """Return what each round ends with. "far" rings the points farthest from the middle."""
+    command = ["node", str(SCRIPT), str(seeds), *how]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def rows(_: Namespace) -> list[Row]:
     work = f"memorised of five points, mean over {SEEDS} rounds of “Watch it memorise”"
-    node = shutil.which("node")
-    if node is None:
+    if shutil.which("node") is None:
         return [left_out(work, "no Node")]
-    command = [node, str(SCRIPT), str(SEEDS)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = [json.loads(line) for line in said.splitlines()]
+    found = played(SEEDS)
     psmi, loss = (np.array([one[name] for one in found]) for name in ("psmi", "loss"))
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, SEEDS, (10_000, SEEDS))

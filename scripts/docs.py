@@ -1,4 +1,7 @@
-"""Build the site in build/docs. Warnings, broken links and requests to other machines fail."""
+"""Build the site in build/docs, and one file of it that a teacher sends.
+
+Warnings, broken links and requests to other machines fail.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import re
 import shutil
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "build" / "docs"
+LESSON = "memowidgets-lesson"  # the file, and the one folder in it
 INLINE = {
     "script": re.compile(
         r"<script(?![^>]*\b(?:src|type=['\"]text/plain))[^>]*>(.*?)</script>", re.DOTALL
@@ -30,6 +35,16 @@ LOADED = {
     "iframe": "src",
     "source": "src",
     "link": "href",
+}
+
+
+# What the theme writes, and what everyone can use: the heading of a list of pages has a level, code
+# that is wide is scrolled by key, and each of the two asides has a name.
+READABLE = {
+    'class="caption" role="heading"': 'class="caption" role="heading" aria-level="2"',
+    '<div class="highlight"><pre>': '<div class="highlight"><pre tabindex="0">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="all pages">',
+    '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="this page">',
 }
 
 
@@ -70,13 +85,9 @@ def build(site: Path = SITE) -> int:
 
 def readable(page: str) -> str:
     """Return a page whose captions and code a screen reader and a keyboard reach."""
-    page = page.replace(
-        'class="caption" role="heading"',
-        'class="caption" role="heading" aria-level="2"',
-    )
-    return page.replace(
-        '<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">'
-    )
+    for written, wanted in READABLE.items():
+        page = page.replace(written, wanted)
+    return page
 
 
 def guarded(page: str) -> str:
@@ -109,6 +120,18 @@ def _digest(text: str) -> str:
     return (
         f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
     )
+
+
+def pack(site: Path = SITE) -> Path:
+    """Write the site into one file beside its folder, and return its path.
+
+    The pages open from the folder that it unpacks into, without a server.
+    """
+    file = site.with_name(f"{LESSON}.zip")
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for part in sorted(site.rglob("*")):
+            packed.write(part, Path(LESSON) / part.relative_to(site))
+    return file
 
 
 def problems(site: Path = SITE) -> Iterator[str]:
@@ -144,6 +167,7 @@ def main() -> int:
     for problem in found:
         print(problem, file=sys.stderr)
     print(f"{SITE / 'index.html'}: built in {time.monotonic() - started:.0f} s")
+    print(f"{pack()}: the same pages in one file, to send to a class")
     return int(bool(found))
 
 

@@ -171,6 +171,7 @@ class MemorizationPlayground(Playground):
     """Train a small network in the browser and guess what it memorises.
 
     Two hidden layers of tanh neurons learn points in the plane, some of which have a wrong label.
+    The labels are hidden until the training begins, because whoever sees them need not guess.
     The training stops where the median loss has dropped by ρ. There, PSMI of the last hidden
     layer and the loss each name five points. At the end, 32 other networks, half of them trained
     on each named point, show by log-LiRA which points were memorised.

@@ -31,10 +31,10 @@ ALONE = Path(
     tempfile.gettempdir(),
     f"memowidgets-npm-{hashlib.sha256(bytes(HERE)).hexdigest()[:8]}",
 )
-JUDGED = """async (part) => {
+JUDGED = """async ([part, impacts]) => {
     const found = await window.axe.run(part, {preload: false, resultTypes: ['violations']});
     return found.violations
-        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .filter(({ impact }) => impacts.includes(impact))
         .flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) =>
             `${id}: ${html.slice(0, 160)}: ${failureSummary.slice(0, 300)}`));
 }"""
@@ -64,11 +64,12 @@ def prettier(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
     )
 
 
-def serious(page: Page, part: str = "html") -> list[str]:
-    """What keeps people from a part of a page, as axe-core judges it."""
+def serious(page: Page, part: str = "html", also: tuple[str, ...] = ()) -> list[str]:
+    """What keeps people from a part of a page, as axe-core judges it, and what it judges `also`."""
     if not page.evaluate("'axe' in window"):
         page.evaluate((node_modules() / "axe-core" / "axe.min.js").read_text("utf-8"))
-    found: list[str] = page.evaluate(JUDGED, part)
+    asked = [part, ["serious", "critical", *also]]
+    found: list[str] = page.evaluate(JUDGED, asked)
     return found
 
 

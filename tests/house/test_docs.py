@@ -7,13 +7,15 @@ import doctest
 import importlib
 import inspect
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import memowidgets as mw
-from scripts.docs import problems
+from scripts.docs import pack, problems
 from tests.browser.harness import opened, save
+from tests.front_end.tools import serious
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -61,14 +63,25 @@ def test_every_public_name_is_in_the_reference(site, room):
 
 
 @pytest.mark.slow
-def test_the_site_opens_from_disk_and_asks_nobody(chromium, site):
-    with opened(chromium, (site / "index.html").as_uri(), offline=True) as page:
-        for name in ("start", "concepts", "api/metrics"):
-            page.goto((site / f"{name}.html").as_uri())
+def test_the_site_in_one_file_opens_from_disk_and_asks_nobody(chromium, site, tmp_path):
+    place = tmp_path / "my class, 3 % of it"
+    with zipfile.ZipFile(pack(site)) as packed:
+        packed.extractall(place)
+    (unpacked,) = place.iterdir()
+    with opened(chromium, (unpacked / "index.html").as_uri(), offline=True) as page:
+        for name in ("start", "api/metrics", "worksheet"):
+            page.goto((unpacked / f"{name}.html").as_uri())
             page.get_by_role("heading", level=1).first.wait_for()
             save(page, f"docs-{name.replace('/', '-')}")
-        page.goto((site / "search.html").as_uri() + "?q=directions")
+        found = serious(page, also=("moderate", "minor"))
+        for link in ("Watch it memorise", "PSMI"):
+            page.locator("article").get_by_role("link", name=link, exact=True).click()
+            page.wait_for_selector("body[data-ready]")
+            found += serious(page, also=("moderate", "minor"))
+            page.go_back()
+        page.goto((unpacked / "search.html").as_uri() + "?q=directions")
         page.locator("#search-results").get_by_role("link", name="Concepts").wait_for()
+    assert not found
 
 
 @pytest.mark.slow

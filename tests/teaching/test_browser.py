@@ -114,11 +114,35 @@ def the_cloud(notebook):
     notebook.eventually("psmi.angle == 120")
     page.locator(".mw-play-psmi").get_by_role("button", name="Make it atypical").click()
     notebook.eventually("bool(psmi.psmi[psmi.selected] < 0)")
-    page.get_by_text(re.compile(r"^In 2 dimensions its PSMI is −\d")).wait_for()
+    the_five_questions_about_a_point_have_their_answers(notebook)
+
+
+def the_five_questions_about_a_point_have_their_answers(notebook):
+    """The page's numbers are those of the points that the kernel has."""
+    page = notebook.page
+    page.get_by_label("the two above and noise").press("ArrowRight")
+    notebook.eventually("psmi.dimension == 4")
+    page.locator(".mw-fact-detail").get_by_text("d = 4;").wait_for()
+    names = page.locator(".mw-play-psmi .mw-fact-name").all_inner_texts()
+    values = page.locator(".mw-play-psmi .mw-fact-value").all_inner_texts()
+    assert [len(names), len(values)] == [5, 5]
+    goes, along, every, rank, deep = (text.replace("−", "-") for text in values)
+    psmi = notebook.python("psmi.psmi.tolist()")
+    chosen = psmi[notebook.python("psmi.selected")]
+    assert goes == f"{chosen:.2f}"
+    assert rank == f"{sum(value < chosen for value in psmi) + 1} of {len(psmi)}"
+    low, high = map(float, every.split(" to "))
+    assert low <= float(along) <= high
+    assert low < chosen < high
+    assert 5 * chosen < float(deep.split(" ± ")[0]) < 0, "noise makes it smaller"
+    below = sum(value <= 0 for value in psmi)
+    details = page.locator(".mw-play-psmi .mw-fact-detail").all_inner_texts()
+    assert details[0].endswith("at risk")
+    assert details[3].startswith(f"{below} are below 0")
 
 
 def cloud_and_both_sliders_are_on_one_screen(notebook):
-    """With the plot that d moves, in what JupyterLab leaves of 1440 × 900 pixels."""
+    """With the other plot and the results, in what JupyterLab leaves of 1440 × 900 pixels."""
     page = notebook.page
     before = page.viewport_size
     notebook.resize(1300, 790)
@@ -129,7 +153,7 @@ def cloud_and_both_sliders_are_on_one_screen(notebook):
         page.locator(".mw-play-psmi .mw-plot-cloud"),
         page.get_by_label("angle of the direction, in degrees"),
         page.get_by_label("the two above and noise"),
-        page.locator(".mw-plot-growth"),
+        page.locator(".mw-plot-shadow"),
         page.locator(".mw-play-psmi .mw-play-facts"),
     ):
         box = part.bounding_box()
@@ -142,7 +166,7 @@ def every_canvas_follows_the_theme(notebook):
     pictures = "() => [...document.querySelectorAll('.mw-plot')].map((plot) => plot.toDataURL())"
     notebook.wait_until_idle()
     light = settled(notebook.page, pictures, 500)
-    assert len(light) == 14
+    assert len(light) == 11
     for theme in ("dark", "light"):
         before = notebook.page.evaluate(pictures)
         notebook.theme(theme)

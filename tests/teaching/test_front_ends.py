@@ -240,6 +240,23 @@ def test_theorem_1_holds_and_where_it_breaks(ask):
 # ---------------------------------------------------------------- a network that memorises
 
 
+def test_marks_beside_points_cover_no_other_mark_or_point(ask):
+    """Of ten points in a small part of the plot, two in one place."""
+    rng = np.random.default_rng(3)
+    points = 180 + 70 * rng.normal(size=(10, 2))
+    points[1] = points[0] + 4
+    points[2] = [3, 2]  # in a corner
+    widths = rng.choice([14, 26, 40], 10)
+    asked = {"points": points.tolist(), "widths": widths.tolist()}
+    middles = np.array(ask("beside", **asked, width=360, height=360))
+    half = np.stack([widths / 2, np.full(10, 7.5)], 1)
+    apart = np.abs(middles[:, None] - middles) >= half[:, None] + half
+    assert (apart.any(-1) | np.eye(10, dtype=bool)).all()
+    assert (np.abs(points[:, None] - middles) >= half + 5).any(-1).all()
+    assert (middles >= half).all()
+    assert np.linalg.norm(middles - points, axis=1).max() < 70
+
+
 @pytest.fixture(scope="module")
 def trained(ask):
     """What the text that the worker runs found after a few epochs."""

@@ -14,7 +14,7 @@ from tests.house.test_live_pages import WHOLE
 # Which plots move with a slider, whose label begins so.
 BESIDE = {
     "watch": {},
-    "psmi": {"direction": "shadow", "dimensions d": "growth"},
+    "psmi": {"direction": "shadow", "dimensions d": "shadow"},
     "lira": {
         "target’s gap": "gaps", "shadow models": "gaps", "effect": "gaps", "sample": "gaps",
         "η": "ratio",
@@ -81,6 +81,9 @@ def test_on_a_phone_controls_are_large_and_beside_what_they_move(playground, nam
     for slider in page.locator(".mw-slide").all():
         assert slider.bounding_box()["width"] >= 200
     assert page.evaluate(SMALL) == []
+    if name == "psmi":
+        part = page.locator(".mw-play").bounding_box()
+        assert part["height"] < 3 * PHONE["height"]
     for label, plot in BESIDE[name].items():
         slider = page.locator(f".mw-slide[aria-label^='{label}']").bounding_box()
         chart = page.locator(f".mw-plot-{plot}").bounding_box()
@@ -155,13 +158,25 @@ COUNT = """() => {
 
 
 def guessed(view):
-    """Ring five points, without which nothing is trained."""
+    """Ring five points, without which nothing is trained, and no label is shown."""
     assert view.locator(".mw-watch-next").inner_text() == "Ring 5 points"
     view.locator(".mw-watch-next").press("Enter")  # which does nothing yet
     for _ in range(5):
         view.locator(".mw-plot-cloud").press("PageDown")
         view.locator(".mw-plot-cloud").press("Enter")
     assert view.locator(".mw-watch-next").inner_text() == "Train until ρ"
+    return labels_shown(view)
+
+
+def labels_shown(view):
+    """Where the page says a point's label: to a screen reader, in the legend, as a control."""
+    spoken = view.locator(".mw-plot-cloud").get_attribute("aria-label")
+    legend = view.locator(".mw-play-key").first.inner_text()
+    return [
+        bool(re.search("label [A-C]", spoken)),
+        "label A" in legend,
+        view.get_by_role("radio", name="A", exact=False).first.is_visible(),
+    ]
 
 
 def trained(page, name):
@@ -173,13 +188,20 @@ def trained(page, name):
 
 def test_with_less_motion_a_training_is_shown_in_few_pictures(playground):
     page = playground("watch", motion="reduce")
-    guessed(page.locator(".mw-play"))
+    view = page.locator(".mw-play")
+    assert guessed(view) == [False] * 3, "whoever sees wrong labels need not guess"
     page.evaluate(COUNT)
     assert trained(page, "Train to the end") <= 8
+    assert labels_shown(view) == [True] * 3
+    rings = view.get_attribute("data-rings")
+    view.locator(".mw-plot-cloud").press("Enter")  # a guess that sees labels is none
+    assert view.get_attribute("data-rings") == rings == "5"
     assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
     page.emulate_media(reduced_motion="no-preference")
     assert trained(page, "Ask 32 other networks") > 20  # one at least for each epoch
-    assert page.locator(".mw-play").get_attribute("data-epoch") == "150"
+    assert view.get_attribute("data-epoch") == "150"
+    view.get_by_role("button", name="Start again").click()
+    assert labels_shown(view) == [False] * 3
 
 
 def test_with_less_motion_a_point_does_not_glide(playground):

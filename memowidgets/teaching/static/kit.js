@@ -598,7 +598,11 @@ export function row(name, ...controls) {
  * @param {...(Element | string)} children
  */
 export function panel(heading, words, ...children) {
-  const head = html("div", { class: "mw-panel-head" }, html("h4", {}, heading));
+  const head = html(
+    "div",
+    { class: "mw-panel-head" },
+    html("h4", { "aria-level": 3 }, heading),
+  );
   if (words) head.append(html("span", { class: "mw-panel-words" }, words));
   return html("div", { class: "mw-panel" }, head, ...children);
 }
@@ -666,7 +670,7 @@ export class Playground {
     const head = html(
       "header",
       { class: "mw-play-head" },
-      html("h3", {}, about.title),
+      html("h3", { "aria-level": 2 }, about.title), // no level of the page is left out
       html("p", {}, about.words),
     );
     this.root.append(head, this.body, this.hint, details, this.spoken);

@@ -163,7 +163,15 @@ export class PointsPlayground extends Playground {
           `label ${NAMES[c]}`,
         ]),
     );
-    this.signs.replaceChildren(legend([...signs, ...this.look.signs]));
+    this.signs.replaceChildren(legend(this.entries(signs)));
+  }
+
+  /**
+   * What the legend says.
+   * @param {[string, string, string][]} classes  their signs
+   */
+  entries(classes) {
+    return [...classes, ...this.look.signs];
   }
 
   /* ------------------------------------------------------------ the points */

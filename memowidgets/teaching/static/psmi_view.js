@@ -6,7 +6,6 @@ import {
   facts,
   fixedText,
   isStill,
-  legend,
   linear,
   packed,
   panel,
@@ -22,19 +21,20 @@ import {
   along,
   classesOf,
   DIMENSIONS,
+  FAN,
   fan,
   inDimensions,
-  pointwise,
   psmiOfAll,
   valuesOf,
-} from "./psmi_maths.js";
+} from "./psmi_plane.js";
+import { pointwise } from "./psmi_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 /** @typedef {import("./kit.js").Slider} Slider */
 /** @typedef {import("./kit.js").Tile} Tile */
-/** @typedef {import("./psmi_maths.js").Along} Along */
-/** @typedef {import("./psmi_maths.js").Classes} Classes */
-/** @typedef {import("./psmi_maths.js").Summary} Summary */
+/** @typedef {import("./psmi_plane.js").Along} Along */
+/** @typedef {import("./psmi_plane.js").Classes} Classes */
+/** @typedef {import("./psmi_plane.js").Summary} Summary */
 
 /** @typedef {{points: DataView, labels: DataView}} Packed */
 
@@ -67,15 +67,15 @@ import {
 /**
  * @typedef {object} Parts  what changes on the page, plots apart
  * @property {Slider} turn
- * @property {HTMLButtonElement} atypical
- * @property {Tile} value
- * @property {Tile} mean
- * @property {Tile} below
  * @property {Slider} more
- * @property {HTMLParagraphElement} inMore
+ * @property {HTMLButtonElement} atypical
+ * @property {Tile} mean
+ * @property {Tile} value
+ * @property {Tile} every
+ * @property {Tile} among
+ * @property {Tile} deep
  */
 
-const FAN = 24; // directions of the mean that moves with the hand
 const STEPS = 180; // directions of the curve over all angles
 const GLIDE = 900; // milliseconds
 const SLICE = 8; // milliseconds of computing between two frames
@@ -147,19 +147,18 @@ class PSMIView extends PointsPlayground {
       most: 5000,
       words: "drag one, double-click to add, turn the line by its ends",
       keys: "",
-      signs: [["○", "fg", "hollow: PSMI below 0"]],
+      signs: [
+        ["○", "fg", "hollow: PSMI below 0"],
+        ["━", "risk", "direction with a value below 0"],
+      ],
     });
     this.shadow = new Plot("shadow", 146, { left: 14, right: 14, top: 34, bottom: 20 });
-    this.values = new Plot("values", 132, { left: 48, right: 14, top: 10, bottom: 38 });
-    this.strip = new Plot("strip", 84, { left: 14, right: 14, top: 22, bottom: 24 });
-    this.growth = new Plot("growth", 148, { left: 48, right: 14, top: 10, bottom: 40 });
-    this.plots = [this.cloud, this.shadow, this.values, this.strip, this.growth];
+    this.plots = [this.cloud, this.shadow];
     this.glide = 0; // frame of a point that moves by itself; 0 if none does
     this.turning = false;
     this.stale = false;
-    /** @type {Summary[]} */
-    this.depths = []; // in increasing numbers of dimensions, as computed last
-    this.deepening = false; // whether that was before the last change
+    /** @type {Summary | null} */
+    this.depth = null; // in d dimensions; null while it is computed
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.deeper = undefined;
     /** @type {Packed | null} */
@@ -211,20 +210,6 @@ class PSMIView extends PointsPlayground {
       "moves the ringed point into another class, or home",
       () => this.wander(),
     );
-    const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
-    const mean = tile(
-      "PSMI of the ringed point",
-      "mean over all directions of the plane",
-    );
-    const below = tile("points below 0", "share of all points whose PSMI is below 0");
-    const left = html(
-      "div",
-      { class: "mw-play-side" },
-      this.cloudPanel(),
-      html("div", { class: "mw-slides" }, turn.element),
-      this.acts(atypical),
-      facts("Results", [value, mean, below]),
-    );
     const more = slider({
       name: "dimensions d",
       help: "the two above and noise",
@@ -233,7 +218,20 @@ class PSMIView extends PointsPlayground {
       move: (value) => this.widen(value),
       rest: () => this.commit({ dimension: this.now.dimension }),
     });
-    const inMore = html("p", { class: "mw-panel-words" });
+    const mean = tile(
+      "PSMI of the ringed point",
+      "mean over all directions of the plane",
+    );
+    const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
+    const every = tile("values of all directions", "their mean is PSMI");
+    const among = tile("its rank among the points", "1 has the lowest PSMI");
+    const deep = tile("PSMI in d dimensions", "d − 2 of them are noise; ± its error");
+    const left = html(
+      "div",
+      { class: "mw-play-side" },
+      this.cloudPanel(),
+      this.acts(atypical),
+    );
     const right = html(
       "div",
       { class: "mw-play-side" },
@@ -242,22 +240,11 @@ class PSMIView extends PointsPlayground {
         "a Gaussian per class, weighed by its size",
         this.shadow.canvas,
       ),
-      panel("The value in every direction", "its mean is PSMI", this.values.canvas),
-      panel(
-        "The same in d dimensions",
-        "d − 2 of them are noise",
-        this.growth.canvas,
-        legend([
-          ["▏", "accent", "the ringed point ± 2 errors"],
-          ["▮", "other", "other points: median, 5 to 95 %"],
-        ]),
-      ),
-      html("div", { class: "mw-slides" }, more.element),
-      inMore,
-      panel("PSMI of every point", "nats", this.strip.canvas),
+      html("div", { class: "mw-slides" }, turn.element, more.element),
+      facts("Results", [mean, value, every, among, deep]),
     );
     this.body.append(left, right);
-    return { turn, atypical, value, mean, below, more, inMore };
+    return { turn, more, atypical, mean, value, every, among, deep };
   }
 
   listen() {
@@ -274,11 +261,6 @@ class PSMIView extends PointsPlayground {
       this.say();
     });
     this.onTrait("dimension", () => this.widen(this.trait("dimension")));
-    this.drag(this.values, {
-      press: (x) => this.turnAt(x),
-      move: (x) => this.turnAt(x),
-      release: () => this.commitAngle(),
-    });
   }
 
   /* ------------------------------------------------------------ what changes */
@@ -291,7 +273,7 @@ class PSMIView extends PointsPlayground {
   /** Computes everything again after points or labels changed. */
   changed() {
     clearTimeout(this.deeper);
-    this.deepening = true;
+    this.depth = null;
     this.scored = scoredOf(this.now);
     this.followed();
   }
@@ -305,23 +287,14 @@ class PSMIView extends PointsPlayground {
   /** Adds dimensions of noise, a few milliseconds at a time, so that the hand need not wait. */
   deepen() {
     clearTimeout(this.deeper);
-    this.deepening = true;
-    /** @type {Summary[]} */
-    const found = [];
-    const begin = () =>
-      inDimensions(this.now, this.scored.classes, DIMENSIONS[found.length]);
-    let work = begin();
+    this.depth = null;
+    const work = inDimensions(this.now, this.scored.classes, this.now.dimension);
     const next = () => {
       for (const until = performance.now() + SLICE; performance.now() < until;) {
         const { done, value } = work.next();
         if (!done) continue;
-        found.push(value);
-        if (found.length === DIMENSIONS.length) {
-          this.depths = found;
-          this.deepening = false;
-          return this.later();
-        }
-        work = begin();
+        this.depth = value;
+        return this.later();
       }
       this.deeper = setTimeout(next);
     };
@@ -338,15 +311,6 @@ class PSMIView extends PointsPlayground {
   commitAngle() {
     this.commit({ angle: this.now.angle });
     this.say();
-  }
-
-  /** @param {number} x  pixel on the curve over all angles */
-  turnAt(x) {
-    const { left, right } = this.values.frame;
-    this.turnTo(
-      Math.round(Math.min(180, Math.max(0, (180 * (x - left)) / (right - left)))),
-    );
-    return true;
   }
 
   /**
@@ -368,6 +332,7 @@ class PSMIView extends PointsPlayground {
   widen(dimension) {
     this.now.dimension = dimension;
     this.parts.more.show(dimension);
+    this.deepen();
     this.later();
   }
 
@@ -520,15 +485,6 @@ class PSMIView extends PointsPlayground {
       "aria-label",
       `Projections at ${Math.round(this.now.angle)} degrees. ${words}`,
     );
-    this.values.canvas.setAttribute(
-      "aria-label",
-      `The point's value in every direction. ${words}`,
-    );
-    this.strip.canvas.setAttribute("aria-label", `PSMI of every point. ${words}`);
-    this.growth.canvas.setAttribute(
-      "aria-label",
-      "PSMI against the number of dimensions.",
-    );
   }
 
   draw() {
@@ -546,26 +502,43 @@ class PSMIView extends PointsPlayground {
     );
     this.drawCloud();
     this.drawShadow(sight, value);
-    this.drawValues(value);
-    this.drawStrip();
-    this.drawGrowth();
     this.showFacts(value);
   }
 
   /** @param {number} value  along the direction */
   showFacts(value) {
-    const psmi = this.score;
-    this.parts.value.show(fixedText(value, 2), `at ${Math.round(this.now.angle)}°`);
-    this.parts.mean.show(
-      fixedText(psmi, 2),
-      psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk",
+    const { parts, curve, depth } = this;
+    const { psmi } = this.scored;
+    const own = this.score;
+    parts.mean.show(
+      fixedText(own, 2),
+      own > 0 ? "▲ goes with its label" : "▼ below 0: at risk",
     );
-    const n = this.scored.psmi.length;
-    const below = this.scored.psmi.reduce((sum, x) => sum + (x <= 0 ? 1 : 0), 0);
-    this.parts.below.show(shareText(below / n), `${below} of ${n}`);
-    const name = psmi > 0 ? "Make it atypical" : "Make it typical";
-    if (this.parts.atypical.textContent !== name)
-      this.parts.atypical.textContent = name;
+    parts.value.show(fixedText(value, 2), `at ${Math.round(this.now.angle)}°`);
+    const against = curve.reduce((sum, x) => sum + (x <= 0 ? 1 : 0), 0);
+    parts.every.show(
+      `${fixedText(Math.min(...curve), 2)} to ${fixedText(Math.max(...curve), 2)}`,
+      `below 0 in ${shareText(against / curve.length)} of them`,
+    );
+    const lower = psmi.reduce((sum, x) => sum + (x < own ? 1 : 0), 0);
+    const below = psmi.reduce((sum, x) => sum + (x <= 0 ? 1 : 0), 0);
+    parts.among.show(
+      `${lower + 1} of ${psmi.length}`,
+      `${below} are below 0: ${shareText(below / psmi.length)}`,
+    );
+    this.showDepth(depth);
+    const name = own > 0 ? "Make it atypical" : "Make it typical";
+    if (parts.atypical.textContent !== name) parts.atypical.textContent = name;
+  }
+
+  /** @param {Summary | null} found */
+  showDepth(found) {
+    if (found === null) return this.parts.deep.show("…", "");
+    const [low, middle, high] = found.others.map((value) => fixedText(value, 2));
+    this.parts.deep.show(
+      `${fixedText(found.psmi, 3)} ± ${fixedText(found.std, 3)}`,
+      `d = ${found.dimension}; others: median ${middle}, 90 % in ${low} to ${high}`,
+    );
   }
 
   drawCloud() {
@@ -578,6 +551,7 @@ class PSMIView extends PointsPlayground {
     const turn = (angle * Math.PI) / 180;
     const [dx, dy] = [Math.cos(turn), -Math.sin(turn)];
     const [cx, cy] = [width / 2, height / 2];
+    this.drawDial(plot, cx, cy);
     plot.line(
       [
         [cx - this.arm * dx, cy - this.arm * dy],
@@ -617,18 +591,42 @@ class PSMIView extends PointsPlayground {
   }
 
   /**
+   * A circle of all directions, which is thick where they speak against the ringed point's label.
+   * @param {Plot} plot
+   * @param {number} cx
+   * @param {number} cy
+   */
+  drawDial(plot, cx, cy) {
+    const { context } = plot;
+    const step = Math.PI / STEPS;
+    plot.dot(cx, cy, this.arm, "", "muted", 1);
+    for (const half of [0, Math.PI]) {
+      context.beginPath();
+      this.curve.forEach((value, i) => {
+        if (value > 0) return;
+        const turn = half - i * step; // a canvas turns the other way
+        context.moveTo(
+          cx + this.arm * Math.cos(turn + step / 2),
+          cy + this.arm * Math.sin(turn + step / 2),
+        );
+        context.arc(cx, cy, this.arm, turn + step / 2, turn - step / 2, true);
+      });
+      plot.ink("", "risk", 5);
+    }
+  }
+
+  /**
    * The ringed point, whose sign is full or hollow as all others.
    * @param {Plot} plot
    * @param {number} x
    * @param {number} y
    * @param {number} r
-   * @param {boolean} [ring]
    */
-  drawChosen(plot, x, y, r, ring = true) {
+  drawChosen(plot, x, y, r) {
     plot.context.beginPath();
     sign(plot.context, this.own, x, y, r);
     plot.ink(this.score <= 0 ? "bg" : `c${this.own}`, `c${this.own}`, 2.2);
-    if (ring) plot.dot(x, y, r + 5, "", "fg", 1.8);
+    plot.dot(x, y, r + 5, "", "fg", 1.8);
   }
 
   /**
@@ -696,205 +694,6 @@ class PSMIView extends PointsPlayground {
       bold: true,
       halo: true,
     });
-  }
-
-  /** @param {number} value  along the direction */
-  drawValues(value) {
-    const plot = this.values;
-    plot.begin(this.palette);
-    const { left, right, top, bottom } = plot.frame;
-    const lowest = Math.min(...this.curve);
-    const floor = lowest >= -1 ? -1 : -(2 ** Math.ceil(Math.log2(-lowest)));
-    const x = linear(0, 180, left, right);
-    const y = linear(
-      floor,
-      Math.max(1.2, Math.ceil(Math.log(this.now.count) * 5 + 0.5) / 5),
-      bottom,
-      top,
-    );
-    plot.levels(y, 3);
-    /** @type {[number, number][]} */
-    const line = this.curve.map((value, i) => [x.at((180 * i) / STEPS), y.clip(value)]);
-    line.push([right, line[0][1]]);
-    const zero = y.at(0);
-    plot.area(
-      [
-        [left, zero],
-        ...line.map(
-          ([px, py]) => /** @type {[number, number]} */ ([px, Math.min(py, zero)]),
-        ),
-        [right, zero],
-      ],
-      "accent",
-      0.2,
-    );
-    plot.area(
-      [
-        [left, zero],
-        ...line.map(
-          ([px, py]) => /** @type {[number, number]} */ ([px, Math.max(py, zero)]),
-        ),
-        [right, zero],
-      ],
-      "risk",
-      0.24,
-    );
-    plot.line(line, "fg", 1.6);
-    const mean = y.clip(this.score);
-    plot.line(
-      [
-        [left, mean],
-        [right, mean],
-      ],
-      "fg",
-      1.4,
-      [5, 4],
-    );
-    const over = mean > top + 22;
-    plot.text("mean = PSMI", right - 4, over ? mean - 5 : mean + 14, {
-      colour: "fg",
-      align: "right",
-      halo: true,
-    });
-    const at = x.at(this.now.angle);
-    plot.line(
-      [
-        [at, top],
-        [at, bottom],
-      ],
-      "fg",
-      1.6,
-    );
-    plot.dot(at, y.clip(value), 5, "fg");
-    plot.lowerAxis(x, "direction", {
-      ticks: [0, 45, 90, 135, 180],
-      say: (tick) => `${tick}°`,
-    });
-  }
-
-  drawStrip() {
-    const plot = this.strip;
-    const context = plot.begin(this.palette);
-    const { left, right, top, bottom } = plot.frame;
-    const { labels, count } = this.now;
-    const { psmi } = this.scored;
-    let lowest = 0;
-    let highest = 0;
-    for (const value of psmi) {
-      lowest = Math.min(lowest, value);
-      highest = Math.max(highest, value);
-    }
-    const x = linear(
-      lowest > -1 ? -1.1 : -1.1 * 2 ** Math.ceil(Math.log2(-lowest)),
-      Math.max(0.8, highest * 1.08),
-      left,
-      right,
-    );
-    const zero = x.at(0);
-    plot.area(
-      [
-        [left, top - 4],
-        [zero, top - 4],
-        [zero, bottom],
-        [left, bottom],
-      ],
-      "risk",
-      0.08,
-    );
-    context.globalAlpha = psmi.length > 600 ? 0.3 : 0.55;
-    for (let c = 0; c < count; c++) {
-      context.fillStyle = plot.colour(`c${c}`);
-      const taken = new Uint8Array(2 * plot.width); // one line a half pixel is enough
-      for (let i = 0; i < psmi.length; i++) {
-        const at = x.clip(psmi[i]);
-        if (labels[i] !== c || taken[Math.floor(2 * at)] === 1) continue;
-        taken[Math.floor(2 * at)] = 1;
-        context.fillRect(at - 0.7, top + 4, 1.4, bottom - top - 6);
-      }
-    }
-    context.globalAlpha = 1;
-    plot.line(
-      [
-        [zero, top - 6],
-        [zero, bottom],
-      ],
-      "fg",
-      1.6,
-    );
-    plot.text("at risk", zero - 7, top - 8, { colour: "risk-text", align: "right" });
-    plot.text("typical", zero + 7, top - 8, { align: "left" });
-    plot.lowerAxis(x, "");
-    this.drawChosen(plot, x.clip(this.score), (top + bottom) / 2, 6);
-  }
-
-  drawGrowth() {
-    const plot = this.growth;
-    plot.begin(this.palette);
-    const { left, right, top, bottom } = plot.frame;
-    const found = this.depths;
-    const x = linear(-0.4, DIMENSIONS.length - 0.6, left, right);
-    const low = Math.min(-0.5, ...found.map((one) => one.psmi - 2 * one.std));
-    const high = Math.max(
-      0.9,
-      ...found.map((one) => Math.max(one.others[2], one.psmi)),
-    );
-    const y = linear(low * 1.08, high * 1.08, bottom, top);
-    plot.levels(y, 4);
-    const at = x.at(DIMENSIONS.indexOf(this.now.dimension));
-    plot.area(
-      [
-        [at - 17, top],
-        [at + 17, top],
-        [at + 17, bottom],
-        [at - 17, bottom],
-      ],
-      "accent",
-      0.13,
-    );
-    const faint = this.deepening ? 0.35 : 1; // what the cloud before gave
-    found.forEach((one) => {
-      const px = x.at(DIMENSIONS.indexOf(one.dimension));
-      const [down, middle, up] = one.others.map((value) => y.at(value));
-      plot.area(
-        [
-          [px - 10, down],
-          [px + 10, down],
-          [px + 10, up],
-          [px - 10, up],
-        ],
-        "other",
-        0.45 * faint,
-      );
-      plot.context.globalAlpha = faint;
-      plot.line(
-        [
-          [px - 10, middle],
-          [px + 10, middle],
-        ],
-        "fg",
-        1.4,
-      );
-      plot.line(
-        [
-          [px, y.at(one.psmi - 2 * one.std)],
-          [px, y.at(one.psmi + 2 * one.std)],
-        ],
-        "accent",
-        2.2,
-      );
-      this.drawChosen(plot, px, y.at(one.psmi), 4.5, false);
-    });
-    plot.context.globalAlpha = 1;
-    plot.lowerAxis(x, "dimensions d", {
-      ticks: DIMENSIONS.map((_, i) => i),
-      say: (i) => String(DIMENSIONS[i]),
-    });
-    const here = found.find((one) => one.dimension === this.now.dimension);
-    const words =
-      here && !this.deepening
-        ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}.`
-        : "Computing …";
-    if (this.parts.inMore.textContent !== words) this.parts.inMore.textContent = words;
   }
 
   destroy() {

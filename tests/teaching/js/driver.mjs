@@ -4,15 +4,19 @@ import { createInterface } from "node:readline";
 import { load } from "../../house/js/load.mjs";
 
 const names = [
+  "beside",
   "chance",
   "psmi_maths",
+  "psmi_plane",
   "lira_maths",
   "lira_fit",
   "theorem_maths",
   "watch_maths",
 ];
 const modules = names.map((name) => load(`memowidgets/teaching/static/${name}.js`));
-const [chance, psmi, lira, fit, theorem, watch] = await Promise.all(modules);
+const [{ beside }, chance, maths, plane, lira, fit, theorem, watch] =
+  await Promise.all(modules);
+const psmi = { ...maths, ...plane };
 
 function cloud({ points, labels }) {
   const flat = Float64Array.from(points.flat());
@@ -25,6 +29,7 @@ function cloud({ points, labels }) {
 }
 
 const answers = {
+  beside: ({ points, widths, width, height }) => beside(points, widths, width, height),
   uniforms: ({ seed, start, count }) => [...chance.uniforms(seed, start, count)],
   normals: ({ seed, count }) => [...chance.normals(seed, 0, count)],
   along: ({ angle, ...given }) => {

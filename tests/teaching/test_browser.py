@@ -60,6 +60,7 @@ def the_round(notebook):
     """Guess, train, ask others: Python has what the page says."""
     page = notebook.page
     view = page.locator(".mw-play-watch")
+    page.emulate_media(reduced_motion="reduce")  # no epoch waits for its picture
     view.locator(".mw-plot-cloud").focus()
     for _ in range(5):
         page.keyboard.press("PageDown")
@@ -67,6 +68,7 @@ def the_round(notebook):
     for name in ("Train to the end", "Ask 32 other networks", "Another round"):
         view.locator(".mw-watch-next").click()
         view.get_by_role("button", name=name, disabled=False).wait_for()
+    page.emulate_media(reduced_motion="no-preference")
     notebook.eventually(
         "watch.guess is not None and watch.guess.tolist() == [1, 2, 3, 4, 5]"
     )

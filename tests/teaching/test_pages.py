@@ -246,6 +246,7 @@ def test_what_disturbs_a_training_ends_it_and_its_workers(widget_page):
     views[0].locator(".mw-plot-cloud").press("ArrowRight")
     assert views[0].get_attribute("data-epoch") == "0"
     assert int(views[1].get_attribute("data-epoch")) > 0
+    page.emulate_media(reduced_motion="reduce")  # no epoch waits for its picture
     go_on(views[0], "Train to the end", "Ask 32 other networks")
     views[0].locator(".mw-watch-next").click()
     page.wait_for_function(

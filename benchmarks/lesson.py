@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
@@ -19,8 +21,6 @@ from memowidgets.commands.demo import guess_of
 from memowidgets.teaching.playgrounds import make_cloud
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from memowidgets.audit import Audit
 
 STUDY = Path(__file__).parents[1] / "docs" / "study.csv"
@@ -155,14 +155,10 @@ def _rightly_answered(audit: Audit) -> str:
     return f"{right.sum()} of {len(right)}, which is {100 * right.mean():.0f} %"
 
 
-def sentences() -> Iterator[str]:
-    """Yield a line for each sentence, with the number of its question."""
+def main() -> None:
+    """Print each sentence with the number of its question."""
+    if shutil.which("node") is None:
+        sys.exit("Node computes what the pages of the lesson show: install nodejs.")
     for question, said in answers().items():
         for sentence in said:
-            yield f"{question}. {sentence}"
-
-
-def main() -> None:
-    """Print the sentences."""
-    for line in sentences():
-        print(line)
+            print(f"{question}. {sentence}")

@@ -167,8 +167,10 @@ def main() -> int:
     for problem in found:
         print(problem, file=sys.stderr)
     print(f"{SITE / 'index.html'}: built in {time.monotonic() - started:.0f} s")
+    if found:
+        return 1
     print(f"{pack()}: the same pages in one file, to send to a class")
-    return int(bool(found))
+    return 0
 
 
 if __name__ == "__main__":

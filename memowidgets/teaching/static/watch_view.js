@@ -80,7 +80,7 @@ const ABOUT = {
     "this point changed what the finished network says of it, so that an outsider who has the point can tell that it was " +
     "trained on. Ring five points that you expect it to memorise. Then train: their labels appear.",
   tries: [
-    "An outlier is not yet memorised: ring a point far outside whose label is right, and see.",
+    "An outlier is not yet memorised: ring the points that lie farthest out, and see.",
     "A memorised point need not be answered rightly: look for one whose gap stays below 0 and whose log-LiRA is above 4.",
     "Give one point in the middle of a class another label. Train again: the boundary makes an island for it, long after ρ.",
   ],

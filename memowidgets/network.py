@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Sequence
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -11,6 +15,8 @@ from memowidgets.vocabulary import first_line
 
 _REVISION = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*")
 _PART = re.compile(r"(.*-)\d{5}-of-(\d{5})(\.\w+)")
+_FETCHES = "kernels"  # a library that gets compiled code from the hub
+_ONE_AT_A_TIME = threading.RLock()
 
 
 def check_revision(revision: str | None) -> None:
@@ -25,6 +31,28 @@ def check_revision(revision: str | None) -> None:
         raise ValueError(
             f"revision must be the name of a branch or tag, or a commit, not {revision!r:.80}"
         )
+
+
+@contextmanager
+def no_kernel_fetched() -> Iterator[None]:
+    """Within this context, a library that is imported gets no compiled code from the hub.
+
+    On a CPU with AVX512-BF16, bitsandbytes gets and runs some when it is imported, if the library
+    kernels is installed. peft imports bitsandbytes. What an audit computes does not need it.
+    """
+    asking = logging.getLogger("bitsandbytes")  # which advises to install kernels
+    with _ONE_AT_A_TIME:
+        level = asking.level
+        known = sys.modules.get(_FETCHES)
+        asking.setLevel(logging.ERROR)
+        sys.modules[_FETCHES] = None  # type: ignore[assignment]  # its import fails
+        try:
+            yield
+        finally:
+            asking.setLevel(level)
+            del sys.modules[_FETCHES]
+            if known is not None:
+                sys.modules[_FETCHES] = known
 
 
 def hub_errors() -> tuple[type[Exception], ...]:

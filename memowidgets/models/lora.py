@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.checks import real_number, several, whole_number
+from memowidgets.network import no_kernel_fetched
 from memowidgets.vocabulary import listed
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class LoRA:
 
         The modules of a classification head are trained and stored with the adapters.
         """
-        from peft import LoraConfig, get_peft_model
+        with no_kernel_fetched():
+            from peft import LoraConfig, get_peft_model
 
         names = self._target_names(model)
         config = LoraConfig(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import warn_user
 from memowidgets.extras import pip_install
+from memowidgets.network import no_kernel_fetched
 
 if TYPE_CHECKING:
     import torch
@@ -43,9 +44,21 @@ def check_quantization(name: str | None) -> None:
     if name not in QUANTIZATIONS:
         valid = " or ".join(f'"{one}"' for one in QUANTIZATIONS)
         raise ValueError(f"unknown quantization {name!r}; valid: {valid}, or None")
-    import bitsandbytes
+    check_library()
+
+
+def check_library() -> None:
+    """Raise if the library that holds weights in 4 bits is missing or too old.
+
+    Raises
+    ------
+    ImportError
+        With the command that installs it.
+    """
     from packaging.version import Version
 
+    with no_kernel_fetched():
+        import bitsandbytes
     found = str(bitsandbytes.__version__)
     if Version(found) < Version(_OLDEST):
         raise ImportError(
@@ -81,6 +94,8 @@ def check_method(name: str, stated: Any) -> None:
     ------
     ValueError
         With what to load instead.
+    ImportError
+        If the library for weights in 4 bits is missing or too old.
     """
     if not stated:
         return
@@ -88,12 +103,10 @@ def check_method(name: str, stated: Any) -> None:
     method = told.get("quant_method", "a method without a name")
     method = str(getattr(method, "value", method))
     if method != "bitsandbytes":
-        raise ValueError(
-            f"the weights of {name} are quantised by {method}, and an audit takes only those that "
-            f"bitsandbytes holds in 4 bits; {_IN_4_BITS}"
-        )
+        raise _quantized_by(method, name)
     if not (told.get("load_in_4bit") or told.get("_load_in_4bit")):
         raise _in_8_bits(name)
+    check_library()
 
 
 def check_packed(model: Any) -> None:
@@ -106,13 +119,14 @@ def check_packed(model: Any) -> None:
     """
     name = type(model).__name__
     check_method(name, getattr(model.config, "quantization_config", None))
-    strange = [
-        key
-        for key, p in model.named_parameters()
-        if not (is_packed(p) or p.is_floating_point())
-    ]
-    if strange:
-        raise _in_8_bits(name)
+    for parameter in model.parameters():
+        if is_packed(parameter):
+            continue
+        kind = type(parameter.data)
+        if kind.__module__.partition(".")[0] != "torch":
+            raise _quantized_by(kind.__module__.partition(".")[0], name)
+        if not parameter.is_floating_point():
+            raise _in_8_bits(name)
 
 
 def no_adapters(name: str) -> ValueError:
@@ -154,6 +168,13 @@ def check_head(model: Any, head: nn.Module) -> None:
             f"the classification head of {type(model).__name__} is quantised too, so it cannot be "
             f"trained; load the model with BitsAndBytesConfig(…, llm_int8_skip_modules={names})"
         )
+
+
+def _quantized_by(method: str, name: str) -> ValueError:
+    return ValueError(
+        f"the weights of {name} are quantised by {method}, and an audit takes only those that "
+        f"bitsandbytes holds in 4 bits; {_IN_4_BITS}"
+    )
 
 
 def _in_8_bits(name: str) -> ValueError:

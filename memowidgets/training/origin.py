@@ -169,6 +169,23 @@ def _in_words(value: Any) -> str:
 # transformers
 
 
+def calling_trainer(args: Any) -> Any:
+    """Return the Trainer with these arguments that calls its callbacks now, or None.
+
+    It gives callbacks neither itself nor, before its first evaluation, what it evaluates on. No
+    argument leads there, so the calls that are running are asked.
+    """
+    from transformers import Trainer
+
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - no argument leads there
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Trainer) and owner.args is args:
+            return owner
+        frame = frame.f_back
+    return None
+
+
 def origin_of_trainer(args: Any, model: nn.Module, optimizer: Any, step: int) -> Origin:
     """Return what a callback knows of the Trainer that calls it.
 
@@ -187,7 +204,7 @@ def origin_of_trainer(args: Any, model: nn.Module, optimizer: Any, step: int) ->
 
     from memowidgets.models.heads import plain
 
-    trainer = _calling_trainer(args)
+    trainer = calling_trainer(args)
     kind = Trainer if trainer is None else type(trainer)
     loop = "transformers' Trainer"
     if kind is not Trainer:
@@ -236,22 +253,6 @@ def _of_model(model: nn.Module, module: nn.Module) -> dict[str, Plain]:
     for name, config in getattr(model, "peft_config", {}).items():
         found[f"adapter {name}"] = _adapter(config)
     return found
-
-
-def _calling_trainer(args: Any) -> Any:
-    """Return the Trainer with these arguments that calls its callbacks now, or None.
-
-    It gives callbacks all that it has but itself, and its class is what a script's author wrote.
-    """
-    from transformers import Trainer
-
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - a Trainer tells no callback which one it is
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, Trainer) and owner.args is args:
-            return owner
-        frame = frame.f_back
-    return None
 
 
 def _arguments(args: Any) -> dict[str, Plain]:

@@ -45,7 +45,7 @@ from memowidgets.training.checkpoint import (
 from memowidgets.training.config import Settings, restore_in_main_thread
 from memowidgets.training.draws import Draws
 from memowidgets.training.learner import ModelPasses, Recipe
-from memowidgets.training.origin import origin_of_trainer
+from memowidgets.training.origin import calling_trainer, origin_of_trainer
 from memowidgets.training.recorder import (
     Recorder,
     Weights,
@@ -53,7 +53,6 @@ from memowidgets.training.recorder import (
     trained_weights,
 )
 from memowidgets.training.trainer_rows import (
-    calling_trainer,
     check_rows,
     count_rows,
     held_out_rows,
@@ -199,7 +198,7 @@ class MemorizationCallback(TrainerCallback):
         with restore_in_main_thread(device_of(model)):
             rows = check_rows(loader, passes)
             if rows and not passes.held_out:
-                self._take_evaluated(loader, rows)
+                self._take_evaluated(calling_trainer(args), loader, rows)
             passes.check(model)
             self._recorder.start(model, state.global_step)
             optimizer = kwargs.get("optimizer")
@@ -215,10 +214,10 @@ class MemorizationCallback(TrainerCallback):
                 if repeated := count_rows(ids, rows):
                     self._recorder.run.write_note(REPEATS, {"rows": repeated})
 
-    def _take_evaluated(self, loader: Any, rows: list[list[int]]) -> None:
+    def _take_evaluated(self, trainer: Any, loader: Any, rows: list[list[int]]) -> None:
         """Take what the Trainer evaluates on for held-out samples, if it is of the audit's task."""
-        passes, trainer = self._recorder.passes, calling_trainer()
-        data = trainer.eval_dataset
+        passes = self._recorder.passes
+        data = getattr(trainer, "eval_dataset", None)
         if data is None or isinstance(data, Mapping):  # or several sets
             return
         evaluated = trainer.get_eval_dataloader

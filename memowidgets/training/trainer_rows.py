@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,6 @@ from memowidgets.models import CausalLM
 from memowidgets.models.transformer import NUMBER_ALIKE, TokenModel
 from memowidgets.training.learner import ModelPasses, Recipe
 from memowidgets.vocabulary import first_line, quoted
-
-if TYPE_CHECKING:
-    from transformers import Trainer
 
 _MASKED = -100
 # tokens that an error shows around the first that differs
@@ -231,20 +227,6 @@ def _known_prompts(
     return model.known_by_tokens(prompts, labels, data, answers)
 
 
-def calling_trainer() -> Trainer:
-    """Return the Trainer that called a callback.
-
-    transformers tells a callback what it evaluates on only after the first evaluation.
-    """
-    from transformers import Trainer
-
-    frame: Any = sys._getframe()  # noqa: SLF001 - no argument leads there
-    while not isinstance(frame.f_locals.get("self"), Trainer):
-        frame = frame.f_back
-    found: Trainer = frame.f_locals["self"]
-    return found
-
-
 def count_rows(ids: Iterable[str], rows: Iterable[Sequence[int]]) -> dict[str, int]:
     """Return the number of rows of each member that stands in several, and say so.
 
@@ -357,7 +339,8 @@ def _difference(rows: Sequence[Row], member: Row, reply: str, *, prompts: bool) 
 
     The user alone can show the tokens as text: notebooks keep errors.
     """
-    row = max(rows, key=lambda other: _common(other.content, member.content))
+    moved = [each for each in rows if _of_first_token(each, member, prompts=prompts)]
+    row = max(moved or rows, key=lambda other: _common(other.content, member.content))
     start = _common(row.content, member.content)
     if np.array_equal(row.content, member.content):
         return (
@@ -373,12 +356,35 @@ def _difference(rows: Sequence[Row], member: Row, reply: str, *, prompts: bool) 
     advice = _OF_PROMPTS if prompts else _OF_TEXTS
     if reply == "letter" and start == len(member.content) - 1:
         advice += _OF_REPLIES
+    if moved:
+        advice = _of_first_token(row, member, prompts=prompts)
     return (
         f"the nearest row differs from token {start} on:\n"
         f"  Trainer  {len(row.content)} tokens: {theirs}\n"
         f"  audit    {len(member.content)} tokens: {ours}\n"
         f"tokenizer.decode shows them as text. {advice}"
     )
+
+
+def _of_first_token(row: Row, member: Row, *, prompts: bool) -> str:
+    """Return what to do if one side has a token before the text that the other lacks, or ""."""
+    theirs = row.content
+    ours = member.content
+    # a row of a language model goes on after the answer
+    n = len(ours) if prompts else max(len(ours), len(theirs))
+    if np.array_equal(theirs[1 : n + 1], ours):
+        return (
+            f"The Trainer begins this text with the token {theirs[0]} where the audit does not: "
+            "load the tokenizer with add_bos_token=False, or take that token out of its chat "
+            "template, so that it is there once"
+        )
+    if np.array_equal(theirs[: n - 1], ours[1:]):
+        return (
+            f"The audit begins this text with the token {ours[0]} where the Trainer does not: "
+            "load the tokenizer with add_bos_token=False, or take that token out of the audit's "
+            "template"
+        )
+    return ""
 
 
 def _common(some: Array, others: Array) -> int:

@@ -11,17 +11,22 @@ import importlib
 import io
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import cloudpickle
 
+from memowidgets.network import no_kernel_fetched
 from memowidgets.vocabulary import first_line
 
 __all__ = ["pack", "unpack"]
 
-unpack = cloudpickle.loads
+
+def unpack(content: Any, buffers: Iterable[Any] | None = None) -> Any:
+    """Return what `pack` made bytes of, with the memory of its arrays."""
+    with no_kernel_fetched():  # of what it imports
+        return cloudpickle.loads(content, buffers=buffers)
 
 
 def pack(thing: object, buffers: Callable[[Any], Any] | None = None) -> bytes:

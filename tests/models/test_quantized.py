@@ -8,8 +8,11 @@ flag by which a layer does so is set here as it is there, and what it would call
 from __future__ import annotations
 
 import copy
+import importlib.machinery
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import bitsandbytes
 import numpy as np
@@ -23,7 +26,11 @@ import memowidgets as mw
 from memowidgets.models import pretrained
 from memowidgets.models.base import Bases, restore_modes
 from memowidgets.models.lora import quiet_peft
-from memowidgets.models.quantized import is_packed, warn_of_repacked
+from memowidgets.models.quantized import (
+    check_quantization,
+    is_packed,
+    warn_of_repacked,
+)
 from memowidgets.training.travel import pack, unpack
 from tests.adoption.own_models import (
     TRAINING,
@@ -334,6 +341,27 @@ def quantised_otherwise(folder):
     return raw
 
 
+class Scaled(torch.Tensor):
+    """A tensor of a library's own class, as torchao's, which says that it is floating."""
+
+    __module__ = "somebodys.tensors"
+
+
+def quantised_in_memory(folder):
+    """By a library that writes nothing of it into the configuration."""
+    raw = transformers.LlamaForCausalLM.from_pretrained(folder)
+    part = raw.model.layers[1].mlp.down_proj
+    values = part.weight.data.as_subclass(Scaled)
+    part.weight = torch.nn.Parameter(values, requires_grad=False)
+    return raw
+
+
+def on_two_devices(folder):
+    raw = in_4_bits(folder)
+    raw.lm_head.to("meta")
+    return raw
+
+
 def merged(folder):
     raw = adapted(in_4_bits(folder))
     with warnings.catch_warnings():  # it says that it rounds
@@ -367,6 +395,18 @@ def test_what_cannot_be_trained_on_is_refused_by_name_where_it_enters(
         quantised_otherwise(folder),
     )
     check_refused(
+        ValueError,
+        f"{name} | somebodys | load_in_4bit=True",
+        given,
+        quantised_in_memory(folder),
+    )
+    check_refused(
+        ValueError,
+        f"{name} | one device | cpu, meta",
+        given,
+        on_two_devices(folder),
+    )
+    check_refused(
         ValueError, "q_proj | merged | unmerge_adapter()", given, merged(folder)
     )
     saved(tmp_path, in_4_bits(folder), reader)
@@ -396,10 +436,62 @@ def test_a_head_in_4_bits_is_refused_with_what_leaves_it_out(tmp_path):
     SequenceClassifier.from_model(kept, words, LoRA(r=2))
 
 
-def test_a_library_that_is_missing_or_too_old_is_named(folder, monkeypatch):
+def test_a_library_that_is_too_old_is_named(folder, reader, tmp_path, monkeypatch):
+    raw = in_4_bits(folder)
+    saved(tmp_path, raw, reader)
     monkeypatch.setattr(bitsandbytes, "__version__", "0.44.0")
-    with pytest.raises(ImportError, match=r"0\.44\.0.*memowidgets\[quantized\]"):
-        CausalLM.from_pretrained(folder, quantization="nf4")
+    facts = "0.44.0 | memowidgets[quantized]"
+    for call in (
+        lambda: CausalLM.from_pretrained(folder, quantization="nf4"),
+        lambda: CausalLM.from_pretrained(tmp_path, LoRA(r=2)),
+        lambda: CausalLM.from_model(raw, reader, LoRA(r=2)),
+    ):
+        check_refused(ImportError, facts, call)
+
+
+class Hidden:
+    """A finder that knows no bitsandbytes, as where it is not installed."""
+
+    def find_spec(self, name, path=None, target=None):
+        found = importlib.machinery.PathFinder.find_spec(name, path, target)
+        return None if name == "bitsandbytes" else found
+
+
+def test_a_library_that_is_missing_is_named(folder, reader, tmp_path, monkeypatch):
+    saved(tmp_path, in_4_bits(folder), reader)
+    finders = [
+        one for one in sys.meta_path if one is not importlib.machinery.PathFinder
+    ]
+    monkeypatch.setattr(sys, "meta_path", [Hidden(), *finders])
+    monkeypatch.delitem(sys.modules, "bitsandbytes")
+    facts = "bitsandbytes | memowidgets[quantized]"
+    load = CausalLM.from_pretrained
+    check_refused(ImportError, facts, partial(load, quantization="nf4"), folder)
+    check_refused(ImportError, facts, load, tmp_path, LoRA(r=2))
+
+
+ASKS_AT_ITS_IMPORT = """
+__version__ = "0.46.1"
+try:
+    import kernels
+    kernels.ASKED.append("kernels-community/quantization-bitsandbytes")
+except ImportError:
+    pass
+"""
+
+
+def test_no_kernel_is_fetched_where_it_is_imported(tmp_path, monkeypatch):
+    """bitsandbytes asks the hub for one on some processors; here it does on each."""
+    (tmp_path / "bitsandbytes.py").write_text(ASKS_AT_ITS_IMPORT)
+    (tmp_path / "kernels.py").write_text("ASKED = []")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "bitsandbytes")
+    check_quantization("nf4")
+    import kernels
+
+    assert sys.modules["bitsandbytes"].__file__ == str(tmp_path / "bitsandbytes.py")
+    assert kernels.ASKED == []
+    monkeypatch.delitem(sys.modules, "kernels")
 
 
 def test_a_base_in_4_bits_answers_as_it_did_after_a_copy_of_it_was_trained(

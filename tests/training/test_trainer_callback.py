@@ -607,7 +607,11 @@ def padded_left(batch):
     [
         (
             lambda rows: [longer(row, before=True) for row in rows],
-            "differs from token 0 on",
+            r"differs from token 0 on(?s:.*)Trainer begins .*token 1 .*add_bos_token=False",
+        ),
+        (
+            lambda rows: [{k: ids[1:] for k, ids in row.items()} for row in rows],
+            r"differs from token 0 on(?s:.*)audit begins .*token \d+ .*add_bos_token=False",
         ),
         (
             lambda rows: changed(rows, 7, input_ids=[*rows[7]["input_ids"][:-1], 1]),
@@ -623,7 +627,8 @@ def padded_left(batch):
         (packed, r"18 of 36 members are in no row(?s:.*)one sample a row"),
     ],
     ids=[
-        "a special token",
+        "a token that the Trainer begins with",
+        "a token that the audit begins with",
         "another label",
         "no loss on a label",
         "a row less",

@@ -339,8 +339,12 @@ def _difference(rows: Sequence[Row], member: Row, reply: str, *, prompts: bool) 
 
     The user alone can show the tokens as text: notebooks keep errors.
     """
-    moved = [each for each in rows if _of_first_token(each, member, prompts=prompts)]
-    row = max(moved or rows, key=lambda other: _common(other.content, member.content))
+    shifted_rows = [
+        each for each in rows if _of_first_token(each, member, prompts=prompts)
+    ]
+    row = max(
+        shifted_rows or rows, key=lambda other: _common(other.content, member.content)
+    )
     start = _common(row.content, member.content)
     if np.array_equal(row.content, member.content):
         return (
@@ -356,7 +360,7 @@ def _difference(rows: Sequence[Row], member: Row, reply: str, *, prompts: bool) 
     advice = _OF_PROMPTS if prompts else _OF_TEXTS
     if reply == "letter" and start == len(member.content) - 1:
         advice += _OF_REPLIES
-    if moved:
+    if shifted_rows:
         advice = _of_first_token(row, member, prompts=prompts)
     return (
         f"the nearest row differs from token {start} on:\n"

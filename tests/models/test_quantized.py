@@ -199,9 +199,15 @@ def test_the_identity_is_of_packed_weights_with_their_state(folder, reader):
     assert weights_of(raw) != first
 
 
-@pytest.mark.parametrize("storage", [torch.uint8, torch.bfloat16])
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("kind", ["nf4", "fp4"])
+@pytest.mark.parametrize(
+    ("storage", "double", "kind"),  # each pair of two once
+    [
+        (torch.uint8, False, "nf4"),
+        (torch.uint8, True, "fp4"),
+        (torch.bfloat16, False, "fp4"),
+        (torch.bfloat16, True, "nf4"),
+    ],
+)
 def test_a_copy_and_one_that_has_travelled_are_packed_alike(
     storage, double, kind, folder, reader
 ):
@@ -280,26 +286,28 @@ def test_shadow_models_of_a_process_put_the_base_together_once(
     assert np.isfinite(gaps).all()
 
 
-@pytest.mark.parametrize("place", [{"": "cpu"}, "auto"])
-def test_a_map_of_one_device_and_files_in_4_bits_are_taken(
-    place, folder, reader, tmp_path
-):
-    raw = in_4_bits(folder)
-    saved(tmp_path, raw, reader)
-    mapped = transformers.AutoModelForCausalLM.from_pretrained(
-        tmp_path, device_map="cpu" if place == "auto" else place
-    )
-    given = CausalLM.from_model(mapped, reader, LoRA(r=2))
-    of_files = CausalLM.from_pretrained(tmp_path, LoRA(r=2))
-    own = CausalLM.from_pretrained(folder, LoRA(r=2), quantization="nf4")
-    found = [
-        one_pass(each, each.build(DATA), DATA, EVERY).losses
-        for each in (given, of_files, own)
+def test_a_map_of_one_device_and_files_in_4_bits_are_taken(folder, reader, tmp_path):
+    saved(tmp_path, in_4_bits(folder), reader)
+
+    def given(place):
+        raw = transformers.AutoModelForCausalLM.from_pretrained(
+            tmp_path, device_map=place
+        )
+        return CausalLM.from_model(raw, reader, LoRA(r=2))
+
+    made = [
+        given({"": "cpu"}),
+        given("cpu"),
+        CausalLM.from_pretrained(tmp_path, LoRA(r=2)),
+        CausalLM.from_pretrained(folder, LoRA(r=2), quantization="nf4"),
     ]
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
-    copied = unpack(pack(given)).build(DATA)
-    np.testing.assert_array_equal(one_pass(given, copied, DATA, EVERY).losses, found[0])
+    first, *others = (
+        one_pass(each, each.build(DATA), DATA, EVERY).losses for each in made
+    )
+    for losses in others:
+        np.testing.assert_array_equal(losses, first)
+    copied = unpack(pack(made[0])).build(DATA)
+    np.testing.assert_array_equal(one_pass(made[0], copied, DATA, EVERY).losses, first)
 
 
 def test_it_computes_in_the_precision_of_the_training(folder):

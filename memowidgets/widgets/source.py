@@ -83,7 +83,12 @@ class Source(Protocol):
     ) -> Scored:
         """Return the numbers behind a choice, computed if need be."""
 
-    def scores_at(self, score: str, layer: str, checkpoint: str) -> Scored:
+    def cost(self, places: Sequence[tuple[str, str, str]]) -> str:
+        """Return what the forward passes take that scores at several places need together."""
+
+    def scores_at(
+        self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
+    ) -> Scored:
         """Return scores and nothing else that is known of the samples."""
 
     def detail(

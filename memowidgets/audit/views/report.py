@@ -95,7 +95,7 @@ def content_of(
     include_samples: bool,
     figures: bool = True,
     eta: float = ETA,
-    view: Mapping[str, object] = MappingProxyType({}),
+    view: Mapping[str, Any] = MappingProxyType({}),
 ) -> Content:
     """Return all that a report says of an audit.
 

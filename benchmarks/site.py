@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGES = (
     "index",
-    *(f"live/{name}" for name in ("mmlu", "banking77", "cifar10", *PLAYGROUNDS)),
+    *(
+        f"live/{name}"
+        for name in ("digits", "mmlu", "banking77", "cifar10", *PLAYGROUNDS)
+    ),
 )
 OPENINGS = 5
 READY = "() => performance.getEntriesByName('live-ready')[0].startTime / 1000"
@@ -45,7 +48,7 @@ def rows(_arguments: Namespace) -> list[Row]:
             for name in PAGES:
                 weight, ready, used = _opened(chromium, place / f"{name}.html")
                 what = f"site: {name}.html, with what it loads"
-                found.append(Row(what, f"{weight / 1e6:.2f} MB", goal="≤ 1.4 MB"))
+                found.append(Row(what, f"{weight / 1e6:.2f} MB", goal="≤ 1.5 MB"))
                 what = f"site: {name}.html, opened until it moves (its thread worked)"
                 found.append(Row(what, f"{ready:.2f} s ({used:.2f} s)", goal="≤ 1 s"))
     return found

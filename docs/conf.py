@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from scripts.live import UnknownPartError, part
+from scripts.live import STILLS, UnknownPartError, part
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -104,7 +104,8 @@ class Live(SphinxDirective):
             raise self.error(str(error)) from error
         self.env.note_reread()  # it shows what the package has by now
         root = "../" * self.env.docname.count("/")
-        return [nodes.raw("", found.markup(root), format="html")]
+        markup = found.markup().replace(STILLS, f"{root}{STILLS}")
+        return [nodes.raw("", markup, format="html")]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

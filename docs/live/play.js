@@ -1,7 +1,7 @@
 /** A playground on a page of the site: it computes everything itself, so there is nothing to answer. */
 
 import { StandIn } from "../../memowidgets/report/static/model.js";
-import { start } from "./start.js";
+import { start } from "../../memowidgets/audit/static/start.js";
 
 /** @typedef {import("../../memowidgets/widgets/static/dom.js").Model} Model */
 

@@ -1,11 +1,11 @@
-"""A guess on a recorded audit and its report, opened in a browser."""
+"""A guess on a recorded audit, and its dashboard below, as one page that a browser opens."""
 
 from __future__ import annotations
 
-import json
 import tempfile
 import webbrowser
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,24 +15,25 @@ from memowidgets.vocabulary import visible
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
+    from memowidgets.audit.views.recorded import Moving
 
 RECORDING = "patients-smollm2"
-_TITLE = "Which of these will the model memorise?"
+TITLE = "Which three will the model memorise?"
 
 
 def demo(
     out: Path | None = None, *, browser: bool = True, overwrite: bool = False
 ) -> Iterator[str]:
-    """Write a page that asks for a guess, and the report of the recorded audit; open the former.
+    """Write a page that asks for a guess and leads to a recorded audit's dashboard, and open it.
 
     Parameters
     ----------
     out : Path, optional
-        Folder for the pages. It is created if it does not exist. Default: a new temporary folder.
+        Folder for the page. It is created if it does not exist. Default: a new temporary folder.
     browser : bool
         Whether to open a browser. The page's path is printed in any case.
     overwrite : bool
-        Whether to replace pages that are in the folder already.
+        Whether to replace a page that is in the folder already.
 
     Yields
     ------
@@ -56,70 +57,66 @@ def demo(
             f"the folder {folder} cannot be made ({error.strerror}); pass another one as --out"
         ) from None
     page = folder / "index.html"
-    report = folder / f"{RECORDING}.html"
-    for file in (page, report):
-        check_free(file, overwrite=overwrite)
-    yield _TITLE
+    check_free(page, overwrite=overwrite)
+    yield TITLE
     yield "SmolLM2 learned from notes about invented patients which ward takes them."
-    yield "Writing a page that lets you guess, and the report of its recorded audit."
+    yield "Writing a page that lets you guess, and the dashboard of the recorded audit below."
     with refusing(folder):
         from memowidgets.audit import open_recorded
 
         audit = open_recorded(RECORDING)
-        # without figures, which take ten times as long as all the rest
-        audit.report(
-            report,
-            include_samples=True,  # they are generated, so anybody may see them
-            overwrite=overwrite,
-            figures=False,
-        )
-        write_whole(page, _guess_page(audit, report.name).encode())
+        write_whole(page, _as_page(first_page(audit)).encode())
     yield f"The page is {visible(str(page))}"
     if browser and not webbrowser.open(page.as_uri()):
         yield "No browser was found. Open the page in one yourself."
 
 
 def guess_of(audit: Audit) -> dict[str, Any]:
-    """Return what the guess shows of a recorded audit of patients."""
+    """Return what is guessed on a recorded audit of patients: members by their place."""
     from memowidgets.teaching.guess import guess_content
 
     evidence = audit.evidence
     truth = audit.log_lira().dropna()
     data: Any = evidence.member_data  # questions
     rows = [data.ids.tolist().index(name) for name in truth.index]
-    now, last = (
-        int(audit.checkpoints.epoch[name])
-        for name in (audit.prediction.record.name, audit.checkpoints.index[-1])
-    )
     return guess_content(
-        [data.questions[i] for i in rows],
-        [data.choices[i][data.labels[i]] for i in rows],
         data.attributes["kind"][rows],
         audit.score("psmi")[truth.index].to_numpy(),
         truth.to_numpy(),
-        (now, last),
         audit.n_shadows,
     )
 
 
-def _guess_page(audit: Audit, report: str) -> str:
-    """Return the guess as a page that needs no other file and leads to the report beside it."""
-    from memowidgets.report.page import document
-    from memowidgets.teaching.guess import SCRIPT, SHEET
+def first_page(audit: Audit, *, hands: bool = False) -> Moving:
+    """Return a guess on a recorded audit, which leads to its dashboard.
+
+    Parameters
+    ----------
+    audit : Audit
+        A recording of patients.
+    hands : bool
+        Whether a class guesses by a show of hands.
+    """
+    from memowidgets.audit.views.recorded import RECORDINGS, STATIC, recorded_audit
+    from memowidgets.teaching.guess import SHEET
     from memowidgets.widgets import widget
 
-    held = json.dumps({**guess_of(audit), "onward": report}).replace("<", "\\u003c")
-    body = (
-        f"<main><h1>{_TITLE}</h1></main>\n"
-        "<noscript>The guess needs JavaScript; "
-        f"<a href='{report}'>the report</a> stands without.</noscript>\n"
-        f"<script type='application/json' id='mw-guess-data'>{held}</script>"
-    )
-    style = f"{widget.style('shared', SHEET)}\n{_PAGE_STYLE}"
-    return document(_TITLE, style, widget.page_script(SCRIPT), body)
+    style = widget.style(*widget.STYLES, SHEET, STATIC / "live.css")
+    found = recorded_audit(audit, RECORDINGS[RECORDING], STATIC / "first.js", style)
+    content = found.content | {"guess": guess_of(audit), "hands": hands}
+    return replace(found, name="first", content=content)
+
+
+def _as_page(found: Moving) -> str:
+    """Return a moving part as a page that needs no other file."""
+    from memowidgets.report.page import document
+
+    body = f"<main>\n<h1>{TITLE}</h1>\n{found.body}\n</main>"
+    return document(TITLE, f"{found.style}\n{_PAGE_STYLE}", found.code, body)
 
 
 _PAGE_STYLE = """body { margin: 0; font-family: system-ui, sans-serif; }
-main { max-width: 980px; margin: 0 auto; padding: 36px 20px; }
-h1 { margin: 0 0 10px; font-size: clamp(26px, 4vw, 34px); line-height: 1.15; }
+main { max-width: 1240px; margin: 0 auto; padding: 18px 20px 24px; box-sizing: border-box; }
+h1 { margin: 0 0 6px; font-size: clamp(25px, 4vw, 34px); line-height: 1.12; }
+@media (max-width: 699px) { main { padding: 14px 12px 24px; } }
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from memowidgets.teaching.playgrounds import STATIC
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SCRIPT = STATIC / "guess_page.js"
 SHEET = STATIC / "guess.css"
 SIXES = 100
 # log-LiRA from which, and below which, there is no doubt
@@ -59,36 +57,20 @@ def drawn_sixes(
 
 
 def guess_content(
-    texts: Sequence[str],
-    labels: Sequence[str],
     kinds: NDArray[Any],
     scores: NDArray[np.float64],
     log_lira: NDArray[np.float64],
-    epochs: tuple[int, int],
     models: int,
 ) -> dict[str, Any]:
-    """Return what the page of the guess shows: the drawn sixes, and the samples in them.
+    """Return the drawn sixes, by the places of their samples, and how many of each PSMI finds.
 
-    `epochs` are the epoch of the prediction and the last one; `models` is the number of shadow
-    models behind `log_lira`. Low scores mean risk.
+    `models` is the number of shadow models behind `log_lira`. Low scores mean risk.
     """
     sixes = drawn_sixes(log_lira, kinds)
     lowest = np.take_along_axis(sixes, np.argsort(scores[sixes], axis=1)[:, :3], axis=1)
-    used, places = np.unique(sixes, return_inverse=True)
     return {
-        "notes": [
-            {
-                "text": texts[i],
-                "label": labels[i],
-                "kind": "rare but right" if kinds[i] == RARE else str(kinds[i]),
-                "score": float(scores[i]),
-                "memorised": bool(log_lira[i] >= MEMORISED),
-            }
-            for i in used.tolist()
-        ],
-        "sixes": places.reshape(sixes.shape).tolist(),
+        "sixes": sixes.tolist(),
+        "kinds": ["rare but right" if kind == RARE else str(kind) for kind in kinds],
         "found": float((log_lira[lowest] >= MEMORISED).sum(axis=1).mean()),
-        "epochs": epochs,
         "models": models,
-        "samples": len(log_lira),
     }

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 _NO_TEXT = "Only texts can be anonymised: keep, relabel or remove this sample."
 _RECORDED = "This is a recording"
+_LASTS = "Your decisions last until the kernel stops."
 _DONE = {
     "keep": "kept",
     "anonymise": "to be anonymised",
@@ -112,6 +113,7 @@ class Deciding:
 
     def status(self) -> dict[str, Any]:
         """Return what the page shows beside the samples."""
+        problem = _RECORDED if self.log.is_recorded else readable(self.log.problem)
         return {
             "choices": list(self.choices),
             "refused": {} if self._reader.is_text else {"anonymise": _NO_TEXT},
@@ -120,9 +122,7 @@ class Deciding:
             ],
             "undo": self.log.undo_levels,
             "decided": len(self.log),
-            "problem": _RECORDED
-            if self.log.is_recorded
-            else readable(self.log.problem),
+            "problem": f"{problem}. {_LASTS}" if problem else "",
         }
 
     def decide(

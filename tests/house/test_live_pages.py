@@ -9,12 +9,16 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import memowidgets as mw
 from memowidgets.__main__ import main
+from memowidgets.audit.views.answers import AuditView
+from memowidgets.audit.views.recorded import upward
 from memowidgets.commands.demo import guess_of
 from memowidgets.registry import spoken
+from memowidgets.widgets.inspected import Listed
 from scripts import live
 from scripts.docs import guarded
 from tests.browser.harness import (
@@ -39,12 +43,13 @@ AUDITS = {
 FIRST = "patients-smollm2"  # on the first page
 PAGES = [
     "index",
+    "live/digits",
     "live/hands",
     *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS)),
 ]
-# The three audits have pages of the same parts.
+# The three audits in numbers have pages of the same parts.
 EACH_KIND = [name for name in PAGES if not name.endswith(("banking77", "cifar10"))]
-MOST_BYTES = 1_400_000
+MOST_BYTES = 1_500_000
 WHOLE = "<!doctype html><html lang='en'><head></head><body>{}</body></html>"
 EVIL = "<img src=x onerror=document.body.remove()>"
 
@@ -56,7 +61,7 @@ def visit(chromium, site):
 
         def go(name, width=1440, scheme="light"):
             page.set_viewport_size({"width": width, "height": 900})
-            page.emulate_media(color_scheme=scheme)
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             page.goto((site / f"{name}.html").as_uri())
             page.wait_for_selector("body[data-ready]")
             return page
@@ -113,19 +118,19 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
 
 def test_the_guess_is_played_to_its_end_by_key(visit):
     page, audit = visit("index"), mw.open_recorded(FIRST)
-    content = guess_of(audit)
-    truth = dict(
-        zip(audit.evidence.member_data.questions, audit.log_lira(), strict=True)
-    )
+    truth, psmi = audit.log_lira().dropna(), audit.score("psmi")
+    data = audit.evidence.member_data
+    texts = dict(zip(data.ids.tolist(), data.questions, strict=True))
     assert page.locator(".mw-dashboard").count() == 0, "the truth waits for the guess"
-    for six in content["sixes"][:2]:
-        notes = [content["notes"][place] for place in six]
-        is_true = [bool(truth[note["text"]] >= 4) for note in notes]
-        assert [note["memorised"] for note in notes] == is_true
+    for six in guess_of(audit)["sixes"][:2]:
+        names = truth.index[six]
+        is_true = (truth[names] >= 4).tolist()
         cards, go = page.locator(".mw-guess-note"), page.locator(".mw-guess-go")
-        shown = [text.split("\n")[0] for text in cards.all_inner_texts()]
-        assert shown == [note["text"] for note in notes]
-        assert page.locator(".mw-guess-truth").count() == 0
+        shown = cards.locator("> em + span").all_inner_texts()
+        assert shown == [texts[name] for name in names]
+        assert page.locator(".mw-guess-truth:not(:empty)").count() == 0
+        hidden = page.locator(".mw-guess-field").get_attribute("aria-label")
+        assert re.findall(r"\d+", hidden) == ["356"]  # and no place
         cards.first.focus()
         for _ in range(4):  # a fourth is not taken
             page.keyboard.press("Enter")
@@ -134,30 +139,69 @@ def test_the_guess_is_played_to_its_end_by_key(visit):
         assert pressed == ["true"] * 3 + ["false"] * 3
         go.press("Enter")
         said = page.locator(".mw-guess-result > div b").all_inner_texts()
-        lowest = np.argsort([note["score"] for note in notes])[:3]
+        lowest = np.argsort(psmi[names].to_numpy())[:3]
         assert said == [
             f"{sum(is_true[:3])} of 3",
             f"{sum(is_true[i] for i in lowest)} of 3",
         ]
         assert page.locator(".mw-guess-memorised").count() == 3
+        time = page.locator(".mw-guess .mw-times")
+        for key, epoch in (("End", "10"), ("Home", "0.25")):
+            time.press(key)
+            assert time.get_attribute("aria-valuetext").startswith(f"epoch {epoch} of")
         go.press("Enter")
     assert go.is_disabled()  # nothing is picked yet
-    assert page.locator(".mw-guess-result").inner_text() == ""
+    assert page.locator(".mw-guess-result > div").count() == 0
 
 
-def test_the_demo_begins_with_the_guess_and_leads_to_its_report(chromium, tmp_path):
+# The time of the page's film is what the test says.
+CLOCK = """const real = performance.now.bind(performance);
+performance.now = () => window.mwNow ?? real();"""
+
+
+def test_the_demo_runs_the_training_stops_at_the_star_and_leads_to_the_dashboard(
+    chromium, tmp_path
+):
     assert main(["demo", "--no-browser", "--out", str(tmp_path)]) == 0
-    with opened(chromium, (tmp_path / "index.html").as_uri(), offline=True) as page:
+    address = (tmp_path / "index.html").as_uri()
+    evaluation = mw.open_recorded(FIRST).evaluate("psmi")
+    point = evaluation.at(0.0)
+    with opened(chromium, address, before=CLOCK, offline=True) as page:
+        page.set_viewport_size({"width": 1280, "height": 720})
+        page.wait_for_selector("body[data-ready]")
+        page.evaluate("() => { window.mwNow = 0; }")
         for card in page.locator(".mw-guess-note").all()[3:]:
             card.click()
         page.locator(".mw-guess-go").click()
-        page.locator(".mw-guess-result").get_by_role("link").click()
-        page.locator(".mw-explorer").wait_for()
+        page.evaluate("() => { window.mwNow = 2600; }")
+        time = page.locator(".mw-guess .mw-times")
+        page.locator('.mw-guess .mw-times[aria-valuetext^="epoch 4 of"]').wait_for()
+        stands = page.locator(".mw-guess-field")
+        said = stands.get_attribute("aria-label")
+        assert re.findall(r"\d+", said) == ["356", str(point.flagged)]  # no truth yet
+        page.evaluate("() => { window.mwNow = 4900; }")
+        page.locator('.mw-guess .mw-times[aria-valuetext^="epoch 10 of"]').wait_for()
+        page.evaluate("() => { window.mwNow = 9000; }")
+        page.locator(".mw-guess-onward").wait_for()
+        assert time.get_attribute("aria-valuetext").startswith("epoch 4 of")
+        memorized = point.found + point.missed
+        said = stands.get_attribute("aria-label")
+        assert re.findall(r"\d+", said) == ["356", str(point.flagged), str(memorized)]
+        result = page.locator(".mw-guess-result")
+        box = result.bounding_box()
+        assert box["y"] + box["height"] <= 720, "the result is below the fold"
+        assert page.evaluate("scrollY") == 0
+        assert f"{point.found} of the {memorized} memorised" in result.inner_text()
+        save(page, "demo-result-1280")
+        page.locator(".mw-guess-onward").click()
+        page.locator(".mw-opened .mw-facts-of dd").first.wait_for()
+        assert counts(page) == expected(evaluation, 0.0)
 
 
 def test_a_class_guesses_by_a_show_of_hands(visit):
-    page, content = visit("live/hands"), guess_of(mw.open_recorded(FIRST))
-    notes = [content["notes"][place] for place in content["sixes"][0]]
+    page, audit = visit("live/hands"), mw.open_recorded(FIRST)
+    truth = audit.log_lira().dropna()
+    six = truth.iloc[guess_of(audit)["sixes"][0]] >= 4
     go = page.locator(".mw-guess-go")
     fields = page.get_by_label("hands for: ")
     assert go.is_disabled()
@@ -166,7 +210,7 @@ def test_a_class_guesses_by_a_show_of_hands(visit):
     ):
         field.fill(hands)
     go.click()
-    mine = sum(notes[place]["memorised"] for place in (1, 4, 5))
+    mine = six.iloc[[1, 4, 5]].sum()
     assert page.locator(".mw-guess-result > div b").first.inner_text() == f"{mine} of 3"
 
 
@@ -176,7 +220,7 @@ def all_notes(page):
         card.click()
     page.locator(".mw-guess-go").click()
     page.locator(".mw-guess-onward").click()
-    page.locator(".mw-opened").wait_for()
+    page.locator(".mw-opened .mw-facts-of dd").first.wait_for()
     return page
 
 
@@ -185,7 +229,7 @@ def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
     evaluation, truth = audit.evaluate("psmi"), audit.log_lira().dropna()
     scores = audit.score("psmi")[truth.index]
     assert counts(page) == expected(evaluation, 0.0)
-    worst = scores[truth >= 4].idxmin()
+    worst = scores.idxmin()
     page.locator(".mw-opened .mw-whole-id").get_by_text(worst).wait_for()
     page.locator(".mw-fold > summary").click()
     shown = (
@@ -205,6 +249,68 @@ def test_the_first_page_counts_as_python_does_and_its_samples_follow(visit):
     below = (scores <= tau(page)).sum()
     page.locator(".mw-range").filter(has_text=re.compile(rf"of {below}$")).wait_for()
     assert page.locator(".mw-opened").is_visible()
+
+
+def opened_there(page):
+    """What the opened sample says of itself, and the places of its neighbours."""
+    page.locator(".mw-near").first.wait_for(state="attached")
+    return [
+        page.locator(".mw-opened .mw-facts-of dd").all_inner_texts(),
+        page.locator(".mw-near .mw-distance").all_text_contents(),
+        page.locator('[data-filter="label looks wrong"] .mw-count').inner_text(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page_name", "name"), [("index", FIRST), ("live/digits", "digits")]
+)
+def test_a_page_without_a_kernel_says_of_a_sample_what_jupyter_says(
+    visit, page_name, name
+):
+    page, audit = visit(page_name), mw.open_recorded(name)
+    if page_name == "index":
+        all_notes(page)
+    page.locator(".mw-fold > summary").click()
+    (facts, distances, wrong) = opened_there(page)
+    view = AuditView(audit)
+    layer = audit.layers[-1]
+    found = view.view("psmi", layer, audit.prediction.record.name)
+    row = int(np.argmin(found.scores))
+    detail = view.detail(int(found.positions[row]), "psmi", layer, found.checkpoint)
+    shown = [f"distance {away:.3g}" for _, away in detail.neighbours]
+    assert [text.rstrip("0") for text in distances] == [t.rstrip("0") for t in shown]
+    listed = Listed(found, 4.0)
+    assert int(wrong) == listed.looks_wrong.sum()
+    of_model = found.probabilities[row].max()
+    assert f"{of_model:.0%}".replace("%", "") in facts[1] or of_model > 0.995
+    near = [found.labels[found.positions == place][0] for place, _ in detail.neighbours]
+    assert f"{np.bincount(near).max()} of {len(near)}" in facts[2]
+
+
+def test_decisions_on_a_page_are_taken_back_and_written_down(visit):
+    page = all_notes(visit("index"))
+    first = page.locator(".mw-opened .mw-whole-id").inner_text()
+    page.locator(".mw-card").first.press("K")
+    page.locator(".mw-said").get_by_text(first).wait_for()
+    page.locator(".mw-progress").get_by_text("1 of 61 decided").wait_for()
+    assert "until this page is closed" in page.locator(".mw-banner").inner_text()
+    with page.expect_download() as saved:
+        page.locator(".mw-bar").get_by_role("button", name="Export").click()
+    table = pd.read_csv(saved.value.path())
+    assert len(table) == 61
+    assert table.set_index("id").decision[first] == "keep"
+    assert set(table.decision) == {"keep", "undecided"}
+    page.get_by_role("button", name="Undo").click()
+    page.locator(".mw-progress").get_by_text("0 of 61 decided").wait_for()
+
+
+def test_a_link_to_the_first_page_opens_its_view_and_names_what_is_gone(chromium, site):
+    state = link_to(tau=0.05, selected=99999)
+    address = f"{(site / 'index.html').as_uri()}#{state}"
+    with opened(chromium, address, offline=True) as page:
+        page.locator(".mw-card").first.wait_for()
+        assert tau(page) == 0.05
+        assert "99999" in page.locator(".mw-bar .mw-message").inner_text()
 
 
 # Numbers that reach beyond their place.
@@ -370,11 +476,11 @@ def test_the_policy_lets_nothing_else_run(chromium, site):
 def test_rounding_up_keeps_what_every_short_threshold_flags():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=2000) * 10.0 ** rng.integers(-6, 6, 2000)
-    short, wide = live.upward(scores)
+    short, wide = upward(scores)
     assert not wide
     for at in (*short[:300], *np.float32([0, 0.5, -3, 1e-3])):
         assert ((scores <= at) == (short <= at)).all()
-    same, wide = live.upward(np.array([1.0 + 1e-12, 1.0 + 2e-12]))
+    same, wide = upward(np.array([1.0 + 1e-12, 1.0 + 2e-12]))
     assert wide
     assert same[0] != same[1]
 
@@ -383,7 +489,7 @@ def test_rounding_up_keeps_what_every_short_threshold_flags():
 def linked(chromium, tmp_path_factory):
     """Open a recorded audit without the site around it, by what its address says after #."""
     file = tmp_path_factory.mktemp("linked") / "audit.html"
-    body = live.part("audit", AUDITS["mmlu"]).markup()
+    body = live.part("audit", FIRST).markup()
     file.write_text(guarded(WHOLE.format(body)), "utf-8")
     with opened(chromium, file.as_uri(), offline=True) as page:
 

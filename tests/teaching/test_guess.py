@@ -30,13 +30,14 @@ def test_sixes_are_three_memorised_and_three_harmless_samples_of_three_kinds():
 def test_what_psmi_finds_is_counted_over_all_sixes_of_the_recording():
     audit = mw.open_recorded("patients-smollm2")
     content, truth, psmi = guess_of(audit), audit.log_lira(), audit.score("psmi")
-    data = audit.evidence.member_data
-    names = dict(zip(data.questions, data.ids, strict=True))
-    found = []
-    for six in content["sixes"]:
-        ids = [names[content["notes"][place]["text"]] for place in six]
-        found.append((truth[psmi[ids].nsmallest(3).index] >= 4).sum())
+    ids = truth.dropna().index
+    found = [
+        (truth[psmi[ids[six]].nsmallest(3).index] >= 4).sum()
+        for six in content["sixes"]
+    ]
     assert content["found"] == pytest.approx(np.mean(found))
     assert len(found) == 100
-    assert content["epochs"] == (4, 10)
-    assert content["samples"] == truth.notna().sum()
+    kinds = audit.evidence.member_data.attributes["kind"]
+    rare = kinds[audit.evidence.member_data.ids.tolist().index(ids[0])] == "atypical"
+    assert (content["kinds"][0] == "rare but right") == rare
+    assert len(content["kinds"]) == len(ids)

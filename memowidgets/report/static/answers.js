@@ -82,6 +82,11 @@ export class Answers {
     };
   }
 
+  /** What can be decided here. @returns {import("../../widgets/static/messages.js").DecisionStatus} */
+  get decisions() {
+    return NO_DECISIONS;
+  }
+
   /** Log-LiRA from which on a sample is memorised; null without ground truth. */
   eta() {
     return this.columns.log_lira ? this.standing().eta : null;
@@ -237,7 +242,7 @@ export class Answers {
       kind: this.wire.kind,
       notice: this.wire.notice ?? "",
       sorts: this.wire.sorts,
-      decisions: NO_DECISIONS,
+      decisions: this.decisions,
       byDecision: Object.fromEntries(
         this.wire.choices.map((name) => [
           name,

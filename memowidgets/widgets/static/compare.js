@@ -36,7 +36,7 @@ export class Compare {
    * @param {HTMLElement} el
    * @param {import("./bar.js").Bar} bar
    * @param {import("./explorer.js").Explorer} explorer
-   * @param {(part: import("./messages.js").Part, name: string) => void} list  shows the samples of a part
+   * @param {((part: import("./messages.js").Part, name: string) => void) | null} list  shows the samples of a part; null where there are none
    */
   constructor(model, el, bar, explorer, list) {
     this.model = model;
@@ -323,28 +323,24 @@ export class Compare {
     this.parts.replaceChildren(
       row("th", ["flagged by", "samples", "memorised"]),
       ...parts.map((part) => {
-        const list = html(
+        const list = this.onList;
+        const label = `${part.name}: list ${whole(part.n)} samples`;
+        const name = html(
           "button",
-          {
-            type: "button",
-            class: "mw-link",
-            "aria-label": `${part.name}: list ${whole(part.n)} samples`,
-          },
+          { type: "button", class: "mw-link", "aria-label": label },
           part.name,
         );
         const marks =
           this.scores[0].memorized <= MOST_MARKS ? ` ${"●".repeat(part.found)}` : "";
         const line = row("td", [
-          list,
+          list === null ? part.name : name,
           whole(part.n),
           html("span", {}, html("b", {}, whole(part.found)), marks),
         ]);
+        if (list === null) return line;
         line.addEventListener("click", () => {
           this.compare([]);
-          this.onList(
-            { budget, flagged: part.flagged },
-            `${part.name}, at ${whole(budget)}`,
-          );
+          list({ budget, flagged: part.flagged }, `${part.name}, at ${whole(budget)}`);
         });
         return line;
       }),

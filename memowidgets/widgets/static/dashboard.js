@@ -12,8 +12,8 @@ import { Timeline } from "./timeline.js";
 
 export default {
   initialize: emptied,
-  /** @param {{model: Model, el: HTMLElement}} context */
-  render({ model, el }) {
+  /** @param {{model: Model, el: HTMLElement, lists?: boolean}} context  without `lists` where there are no samples to list */
+  render({ model, el, lists = true }) {
     const box = html("div", { class: "mw-dashboard" });
     const frame = html("div", { class: "mw-frame" }, box); // whose width says whether the dashboard has a height
     el.append(frame);
@@ -25,15 +25,15 @@ export default {
       inspector?.follow(tau, counts),
     );
     const timeline = new Timeline(model, box, bar, explorer);
-    const compare = new Compare(model, box, bar, explorer, (part, name) =>
-      inspector?.showPart(part, name),
-    );
+    /** @type {(part: import("./messages.js").Part, name: string) => void} */
+    const list = (part, name) => inspector?.showPart(part, name);
+    const compare = new Compare(model, box, bar, explorer, lists ? list : null);
     timeline.pairs = new Pairs(compare, timeline.film);
     timeline.onTime = (place) => inspector?.opened.moveTo(place);
     bar.tools.prepend(compare.button);
     bar.tools.append(explorer.toggle);
     const inspect = () => {
-      if (inspector !== null || !model.get("_data").values) return;
+      if (!lists || inspector !== null || !model.get("_data").values) return;
       inspector = new Inspector(model, box, true);
       bar.exporting.hidden = false;
       bar.exporting.addEventListener("click", () =>

@@ -239,10 +239,7 @@ export class DecideBar {
     this.undo.hidden = status.undo === 0;
     this.next.classList.toggle("mw-unseen", status.decided === 0);
     this.banner.hidden = status.problem === "" || status.decided === 0;
-    write(
-      this.problem,
-      `${status.problem}. Your decisions last until the kernel stops. `,
-    );
+    write(this.problem, `${status.problem} `);
     this.showButtons();
   }
 

@@ -27,13 +27,14 @@ import { BEST } from "./words.js";
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./messages.js").Moment} Moment */
 
-const EDGE = 9; // pixels between the ends of the line and those of its picture
+export const EDGE = 9; // pixels between the ends of the line and those of its picture
 const AHEAD = 8; // checkpoints whose scores are asked for at once
 const REST = 160; // milliseconds after a key until it stands still
 const PAUSE = 900; // milliseconds after a digit until an epoch is complete
 const SETTLING = 220; // milliseconds in which moving samples form columns
 const APART = 13; // pixels between two lines of text
-const HIGH = 48; // pixels, as in the style sheet
+export const HIGH = 48; // pixels, as in the style sheet
+export const LINE = HIGH - 16; // where the ticks stand
 
 /** One view of the timeline. */
 export class Timeline {
@@ -474,105 +475,20 @@ export class Timeline {
 
   drawLine() {
     const { moments, places, picture } = this;
-    const [width, height] = [this.slider.clientWidth, HIGH];
+    const width = this.slider.clientWidth;
     const x = (/** @type {number} */ place) => EDGE + place * (width - 2 * EDGE);
-    const line = height - 16;
     if (this.drawn.moments !== moments || this.drawn.width !== width) {
       this.drawn = { moments, width };
-      this.drawFixed(width, height, line, x);
-      setAttributes(picture, { viewBox: `0 0 ${width} ${height}` });
+      const star = `★ ${BEST}`;
+      const { curves, ticks } = fixedParts(moments, places, this.ended, width, star);
+      picture.replaceChildren(...curves, this.gone, ...ticks, this.knob);
+      setAttributes(picture, { viewBox: `0 0 ${width} ${HIGH}` });
     }
     const place = along(places, this.head);
     const now = x(place);
-    setAttributes(this.gone, { x1: x(0), x2: now, y1: line, y2: line });
-    setAttributes(this.knob, { cx: now, cy: line });
+    setAttributes(this.gone, { x1: x(0), x2: now, y1: LINE, y2: LINE });
+    setAttributes(this.knob, { cx: now, cy: LINE });
     this.onTime(place);
-  }
-
-  /**
-   * @param {number} width
-   * @param {number} height
-   * @param {number} line
-   * @param {(place: number) => number} x
-   */
-  drawFixed(width, height, line, x) {
-    const { moments, places } = this;
-    const losses = moments.flatMap(({ loss, held_out }) => [loss ?? 0, held_out ?? 0]);
-    const most = Math.max(...losses, 1e-9);
-    const y = (/** @type {number} */ loss) => line - 6 - (loss / most) * (line - 9);
-    const points = (/** @type {"loss" | "held_out"} */ name) =>
-      moments.flatMap((moment, i) => {
-        const loss = moment[name];
-        return loss === null ? [] : [[x(places[i]), y(loss)]];
-      });
-    const [training, held] = [points("loss"), points("held_out")];
-    const curve = (/** @type {number[][]} */ found, /** @type {string} */ name) =>
-      svg("polyline", {
-        class: `mw-loss ${name}`,
-        points: found
-          .map((point) => point.map((one) => one.toFixed(1)).join())
-          .join(" "),
-      });
-    const trainingY = (training.at(-1)?.[1] ?? line) - 4;
-    let heldY = (held.at(-1)?.[1] ?? 0) - 4;
-    if (Math.abs(heldY - trainingY) < APART) heldY = trainingY - APART;
-    const text = (/** @type {number} */ y, /** @type {string} */ words, kind = "") =>
-      svg(
-        "text",
-        { class: kind, x: width - EDGE, y: Math.max(10, y), "text-anchor": "end" },
-        words,
-      );
-    const radius = Math.max(
-      1,
-      Math.min(2.8, (width - 2 * EDGE) / moments.length / 2.6),
-    );
-    const ticks = moments.map(({ computed }, i) =>
-      svg("circle", {
-        class: computed ? "mw-tick" : "mw-tick mw-hollow-tick",
-        cx: x(places[i]).toFixed(1),
-        cy: line,
-        r: radius,
-      }),
-    );
-    const star = moments.findIndex((moment) => moment.star);
-    const starX = star < 0 ? 0 : x(places[star]);
-    const starred =
-      star < 0
-        ? []
-        : [
-            svg("line", {
-              class: "mw-star-line",
-              x1: starX,
-              x2: starX,
-              y1: 4,
-              y2: line,
-            }),
-            svg(
-              "text",
-              {
-                class: "mw-star",
-                x: Math.min(width - 72, Math.max(70, starX)),
-                y: height - 4,
-                "text-anchor": "middle",
-              },
-              `★ ${BEST}`,
-            ),
-          ];
-    const end =
-      this.ended && star < moments.length - 1 && (star < 0 || width - starX > 190)
-        ? [text(height - 4, "end of training")]
-        : [];
-    this.picture.replaceChildren(
-      curve(held, "mw-held-out"),
-      curve(training, "mw-training"),
-      ...(held.length > 0 ? [text(heldY, "held-out loss")] : []),
-      text(trainingY, "median training loss", "mw-named"),
-      ...starred,
-      ...end,
-      this.gone,
-      ...ticks,
-      this.knob,
-    );
   }
 
   destroy() {
@@ -582,4 +498,85 @@ export class Timeline {
     this.ears.clear();
     this.root.remove();
   }
+}
+
+/**
+ * What stands still in the picture of a timeline: losses and names, and a tick for each checkpoint.
+ * @param {Moment[]} moments
+ * @param {number[]} places
+ * @param {boolean} ended  whether the training has ended
+ * @param {number} width
+ * @param {string} starText  below the best time to predict
+ */
+export function fixedParts(moments, places, ended, width, starText) {
+  const x = (/** @type {number} */ place) => EDGE + place * (width - 2 * EDGE);
+  const losses = moments.flatMap(({ loss, held_out }) => [loss ?? 0, held_out ?? 0]);
+  const most = Math.max(...losses, 1e-9);
+  const y = (/** @type {number} */ loss) => LINE - 6 - (loss / most) * (LINE - 9);
+  const points = (/** @type {"loss" | "held_out"} */ name) =>
+    moments.flatMap((moment, i) => {
+      const loss = moment[name];
+      return loss === null ? [] : [[x(places[i]), y(loss)]];
+    });
+  const [training, held] = [points("loss"), points("held_out")];
+  const curve = (/** @type {number[][]} */ found, /** @type {string} */ name) =>
+    svg("polyline", {
+      class: `mw-loss ${name}`,
+      points: found.map((point) => point.map((one) => one.toFixed(1)).join()).join(" "),
+    });
+  const trainingY = (training.at(-1)?.[1] ?? LINE) - 4;
+  let heldY = (held.at(-1)?.[1] ?? 0) - 4;
+  if (Math.abs(heldY - trainingY) < APART) heldY = trainingY - APART;
+  const text = (/** @type {number} */ y, /** @type {string} */ words, kind = "") =>
+    svg(
+      "text",
+      { class: kind, x: width - EDGE, y: Math.max(10, y), "text-anchor": "end" },
+      words,
+    );
+  const radius = Math.max(1, Math.min(2.8, (width - 2 * EDGE) / moments.length / 2.6));
+  const ticks = moments.map(({ computed }, i) =>
+    svg("circle", {
+      class: computed ? "mw-tick" : "mw-tick mw-hollow-tick",
+      cx: x(places[i]).toFixed(1),
+      cy: LINE,
+      r: radius,
+    }),
+  );
+  const star = moments.findIndex((moment) => moment.star);
+  const starX = star < 0 ? 0 : x(places[star]);
+  const starred =
+    star < 0
+      ? []
+      : [
+          svg("line", {
+            class: "mw-star-line",
+            x1: starX,
+            x2: starX,
+            y1: 4,
+            y2: LINE,
+          }),
+          svg(
+            "text",
+            {
+              class: "mw-star",
+              x: Math.min(width - 72, Math.max(70, starX)),
+              y: HIGH - 2,
+              "text-anchor": "middle",
+            },
+            starText,
+          ),
+        ];
+  const end =
+    ended && star < moments.length - 1 && (star < 0 || width - starX > 190)
+      ? [text(HIGH - 2, "end of training")]
+      : [];
+  const curves = [
+    curve(held, "mw-held-out"),
+    curve(training, "mw-training"),
+    ...(held.length > 0 ? [text(heldY, "held-out loss")] : []),
+    text(trainingY, "median training loss", "mw-named"),
+    ...starred,
+    ...end,
+  ];
+  return { curves, ticks };
 }

@@ -5,8 +5,10 @@ import { test } from "node:test";
 
 import { load } from "./load.mjs";
 
-const { areaOf, comparedOf, judgedOf, wireOf } = await load("docs/live/views.js");
-const { isNumber, usable } = await load("docs/live/address.js");
+const { areaOf, comparedOf, judgedOf, wireOf } = await load(
+  "memowidgets/audit/static/views.js",
+);
+const { isNumber, usable } = await load("memowidgets/audit/static/address.js");
 const { countsAt } = await load("memowidgets/widgets/static/maths.js");
 
 test("a view counts equal scores once each, whoever is memorised", () => {

@@ -1,4 +1,4 @@
-// The site's modules as they lie in docs/live, in a folder where Node takes them for ES modules; the
+// The modules of pages without a kernel, in a folder where Node takes them for ES modules; the
 // package's, which they import, lie beside them.
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,10 +7,10 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "memowidgets-site-"));
-const rooms = ["report", "teaching", "widgets"].map((room) =>
+const rooms = ["audit", "report", "teaching", "widgets"].map((room) =>
   join("memowidgets", room, "static"),
 );
-for (const place of [join("docs", "live"), ...rooms]) {
+for (const place of rooms) {
   cpSync(join(root, place), join(folder, place), { recursive: true });
 }
 writeFileSync(join(folder, "package.json"), '{"type": "module"}');

@@ -1,6 +1,6 @@
 /** Starts the moving part of a page, and says what to do where it can't move. */
 
-import { unpack } from "../../memowidgets/report/static/unpack.js";
+import { unpack } from "../../report/static/unpack.js";
 
 const UNSTYLED =
   "The files beside this page are missing, as they are when it is opened inside a zip archive. Unpack the whole " +

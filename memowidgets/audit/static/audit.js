@@ -1,12 +1,14 @@
 /** A recorded audit as the model of a front end: it answers from the page, as a kernel would. */
 
-import { Answers } from "../../memowidgets/report/static/answers.js";
-import { StandIn } from "../../memowidgets/report/static/model.js";
-import { bitsOf, truthOf } from "../../memowidgets/report/static/rising.js";
-import { tauAsked } from "../../memowidgets/widgets/static/asked.js";
-import { unpack } from "../../memowidgets/widgets/static/wire.js";
+import { Answers } from "../../report/static/answers.js";
+import { StandIn } from "../../report/static/model.js";
+import { bitsOf, truthOf } from "../../report/static/rising.js";
+import { tauAsked } from "../../widgets/static/asked.js";
+import { unpack } from "../../widgets/static/wire.js";
 import { isFlag, isNear, isNumber, isWhole, usable } from "./address.js";
+import { csvOf, Decisions } from "./decisions.js";
 import { detailOf } from "./details.js";
+import { guessOf, itemsAt, nearestOf, probabilitiesOf } from "./samples.js";
 import {
   areaOf,
   comparedOf,
@@ -18,36 +20,40 @@ import {
 } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
-/** @typedef {import("../../memowidgets/widgets/static/messages.js").Picked} Choice */
-/** @typedef {import("../../memowidgets/widgets/static/messages.js").Moment} Moment */
+/** @typedef {import("../../widgets/static/messages.js").Picked} Choice */
+/** @typedef {import("../../widgets/static/messages.js").Moment} Moment */
 /** @typedef {"metric" | "layer" | "checkpoint"} Pick */
-/** @typedef {import("../../memowidgets/widgets/static/messages.js").Pick} PickOf */
+/** @typedef {import("../../widgets/static/messages.js").Pick} PickOf */
 
 /**
  * @typedef {object} More  what a whole audit has beside its views
  * @property {{checkpoints: Choice[], layers: Choice[], metrics: Choice[]}} choices
  * @property {Moment[]} [moments]  checkpoints in the order of training, of which there are two or more
- * @property {string[]} ids
- * @property {Uint8Array} labels  two bytes each
- * @property {string[]} classes
- * @property {Uint8Array | null} canaries
- * @property {Uint8Array | null} right  1 where the finished model gives the label
- * @property {string[] | null} texts  of the members, where the package can show them
- * @property {number} [opened]  the member that is open at first
- * @property {import("./details.js").Shadows} shadows
+ * @property {import("./samples.js").Samples | null} samples  null where the package only has numbers
+ * @property {string[]} remarks  on the truth
+ * @property {string} truly  how many of the memorised members truly are
  */
 
 /** @typedef {import("./views.js").Content & More} Content */
 
 const PICKS = /** @type {const} */ (["metric", "layer", "checkpoint"]);
 const AFTER_PAINT = 60; // milliseconds in which the new view gets to the screen
-const CHOICES = ["keep", "anonymise", "remove", "undecided"];
-const FILTERS = ["flagged", "found", "flagged only", "missed", "left alone", "all"];
+const FILTERS = [
+  "flagged",
+  "found",
+  "flagged only",
+  "missed",
+  "left alone",
+  "label looks wrong",
+  "on the line",
+  "all",
+];
 /** @type {[string, string][]} */
 const SORTS = [
   ["risk", "most at risk first"],
   ["safe", "least at risk first"],
   ["log-lira", "highest log-LiRA first"],
+  ["disagreement", "least probable label first"],
   ["label", "by label"],
   ["order", "as in the dataset"],
 ];
@@ -75,23 +81,39 @@ const PUBLISHED = [
 ];
 const AREA = "AUC given these labels"; // that for the true ones takes a kernel
 const PAIRED = "In a notebook, the dashboard also says whether these AUCs differ.";
-const NOTICE =
-  "The package holds the numbers of this audit, its ids and labels, and none of its samples. Open one to see what the shadow models say of it.";
-
-/** Answers that can be narrowed to what two compared scores flag. */
+/** Answers that can be narrowed to what two compared scores flag, and that know what was decided. */
 class Parts extends Answers {
   /**
    * @param {() => ReturnType<typeof comparedOf> | null} compared
+   * @param {Decisions} decisions
    * @param {ConstructorParameters<typeof Answers>} rest
    */
-  constructor(compared, ...rest) {
+  constructor(compared, decisions, ...rest) {
     super(...rest);
     this.compared = compared;
+    this.made = decisions;
   }
 
-  /** @param {import("../../memowidgets/widgets/static/messages.js").Shown} asked */
+  get decisions() {
+    return this.made.status;
+  }
+
+  /** @param {number} row */
+  decisionOf(row) {
+    return this.made.of(row).decision;
+  }
+
+  /** @param {number} row */
+  item(row) {
+    const { to, note } = this.made.of(row);
+    return { ...super.item(row), to, note };
+  }
+
+  /** @param {import("../../widgets/static/messages.js").Shown} asked */
   narrowed(asked) {
-    const [rows, part, compared] = [super.narrowed(asked), asked.part, this.compared()];
+    const rows = super.narrowed(asked);
+    const { part } = asked;
+    const compared = this.compared();
     if (!part || compared === null) return rows;
     return rows.filter((row) =>
       part.flagged.every(
@@ -154,11 +176,8 @@ export class Recorded {
     this.followed = false;
     /** Where τ is by the explorer, which is ahead of the trait. @type {number | undefined} */
     this.asked = undefined;
-    this.items = content.ids.map((id, i) => ({
-      id,
-      label: content.classes[this.label(i)],
-      text: content.texts?.[i],
-    }));
+    const { choices = [], classes = [], items = [] } = content.samples ?? {};
+    this.decisions = new Decisions(choices, classes, (position) => items[position]);
     this.view = this.found(metric, layer, checkpoint) ?? content.views[0];
     /** @type {import("./views.js").Wire} */
     this.wire;
@@ -177,12 +196,6 @@ export class Recorded {
       this.model.set("_version", this.model.get("_version") + 1),
     );
     for (const name of PUBLISHED) this.model.on(`change:${name}`, () => this.publish());
-  }
-
-  /** @param {number} i  member */
-  label(i) {
-    const { labels } = this.content;
-    return labels[2 * i] + 256 * labels[2 * i + 1];
   }
 
   /**
@@ -302,7 +315,7 @@ export class Recorded {
 
   /** @returns {import("./address.js").Valid}  of a state */
   valid() {
-    const { choices, ids } = this.content;
+    const { choices } = this.content;
     const oneOf = (/** @type {string[]} */ values) => (/** @type {unknown} */ value) =>
       values.includes(/** @type {string} */ (value));
     const named = (/** @type {Choice[]} */ offered) =>
@@ -319,8 +332,9 @@ export class Recorded {
       page: isWhole,
       filter: oneOf(FILTERS),
       sort: oneOf(SORTS.map(([name]) => name)),
-      decision: oneOf(["any"]),
-      selected: (value) => value === null || (isWhole(value) && value < ids.length),
+      decision: oneOf(["any", ...this.decisions.choices]),
+      selected: (value) =>
+        value === null || (isWhole(value) && value < this.logLira.length),
     };
   }
 
@@ -420,7 +434,7 @@ export class Recorded {
   /**
    * What is asked for of another score, and its τ: a τ that means something else there becomes as many samples.
    * @param {View} view
-   * @returns {[import("../../memowidgets/widgets/static/messages.js").Asked, number]}
+   * @returns {[import("../../widgets/static/messages.js").Asked, number]}
    */
   toAsk(view) {
     const before = this.view;
@@ -438,14 +452,14 @@ export class Recorded {
 
   /** Sends what is known at η. */
   tellLate() {
-    const { model, view } = this;
+    const { model, content } = this;
     const eta = model.get("eta_committed");
-    const asRecorded = eta === this.content.eta;
+    const asRecorded = eta === content.eta;
     model.set("_late", {
       version: this.version,
       eta,
-      remarks: asRecorded ? view.remarks : [],
-      truly: asRecorded ? view.truly : "",
+      remarks: asRecorded ? content.remarks : [],
+      truly: asRecorded ? content.truly : "",
     });
     this.compare();
   }
@@ -493,7 +507,7 @@ export class Recorded {
     const said = first === null || second === null ? "" : PAIRED;
     this.compared = comparedOf(views, logLira, eta);
     model.set("_beside", picks[1]);
-    const truly = eta === this.content.eta ? this.view.truly : "";
+    const truly = eta === this.content.eta ? this.content.truly : "";
     model.set("_compared", {
       version: this.version,
       eta,
@@ -544,29 +558,37 @@ export class Recorded {
    */
   answersOf(view) {
     const { content, model } = this;
+    const { samples } = content;
     const scores = Array.from(scoresOf(view));
+    const items =
+      samples && itemsAt(samples, view.layer || model.get("layer"), view.checkpoint);
+    const isKnown = samples !== null && view.checkpoint in samples.probabilities;
+    const lacks = [
+      isKnown ? "" : "label looks wrong",
+      view.errors === null ? "on the line" : "",
+    ];
     return new Parts(
       () => this.compared,
+      this.decisions,
       {
         columns: {
           positions: scores.map((_, i) => i),
           scores,
-          decisions: scores.map(() => CHOICES.indexOf("undecided")),
+          decisions: [],
           errors: errorsOf(view),
           log_lira: Array.from(this.logLira),
-          canaries:
-            content.canaries === null ? undefined : Array.from(content.canaries),
-          right: content.right === null ? undefined : Array.from(content.right),
+          canaries: items?.map(({ canary }) => Number(canary)),
+          right: samples?.right ? Array.from(samples.right) : undefined,
         },
-        kind: content.texts === null ? "number" : "text",
-        notice: content.texts === null ? NOTICE : "",
-        items: this.items,
-        labels: scores.map((_, i) => this.label(i)),
+        kind: samples?.kind ?? "number",
+        items,
+        pixels: samples?.pixels,
+        labels: items?.map(({ answer }) => answer ?? null),
         score_name: this.labelOf(view.metric),
         digits: view.digits,
-        choices: CHOICES,
-        filters: FILTERS,
-        sorts: SORTS,
+        choices: this.decisions.choices,
+        filters: FILTERS.filter((name) => !lacks.includes(name)),
+        sorts: SORTS.filter(([name]) => isKnown || name !== "disagreement"),
       },
       () => ({
         tau: this.asked ?? model.get("tau"),
@@ -579,7 +601,7 @@ export class Recorded {
   /**
    * Answers as the kernel would.
    * @param {any} asked
-   * @returns {import("../../memowidgets/report/static/answers.js").Answer | null}
+   * @returns {import("../../report/static/answers.js").Answer | null}
    */
   hear(asked) {
     if (asked.type === "log_lira") {
@@ -608,6 +630,7 @@ export class Recorded {
       this.restore(asked.text);
       return null;
     }
+    if (["decide", "undo", "export"].includes(asked.type)) return this.decide(asked);
     this.asked = asked.tau;
     const found = this.answers.answer(asked);
     if (found?.content.type !== "opened" || found.content.position === null)
@@ -618,19 +641,79 @@ export class Recorded {
   }
 
   /**
+   * Decides, takes a step back, or writes down what was decided; the list follows.
+   * @param {any} asked
+   * @returns {import("../../report/static/answers.js").Answer}
+   */
+  decide(asked) {
+    const { decisions, model } = this;
+    /** @type {import("../../widgets/static/messages.js").Said} */
+    const said = { type: "said", request: asked.request ?? null, done: true, text: "" };
+    if (asked.type === "decide") said.text = decisions.decide(asked);
+    if (asked.type === "undo") said.text = decisions.undo();
+    if (asked.type === "export") {
+      said.file = "flagged.csv";
+      said.content = this.flaggedOrDecided();
+    }
+    setTimeout(() => model.set("_decided", model.get("_decided") + 1));
+    return { content: said, buffers: [] };
+  }
+
+  /** The flagged and the decided samples as CSV. */
+  flaggedOrDecided() {
+    const head = [
+      "id",
+      "label",
+      "score",
+      "log_lira",
+      "status",
+      "decision",
+      "to",
+      "note",
+    ];
+    const rows = this.answers.rows
+      .map((row) => this.answers.item(row))
+      .filter(({ position, decision }) => {
+        return decision !== "undecided" || this.answers.flagged(position);
+      })
+      .map((item) => [
+        item.id,
+        item.label,
+        item.score ?? "",
+        item.logLira ?? "",
+        item.status,
+        item.decision,
+        item.to,
+        item.note,
+      ]);
+    return csvOf([head, ...rows]);
+  }
+
+  /**
    * @param {string} request
    * @param {number} position
    */
   tellKnown(request, position) {
-    const known = detailOf(
-      this.content,
-      this.view,
-      this.model.get("layer"),
-      this.logLira[position],
+    const { content, view, model, logLira } = this;
+    const { samples } = content;
+    if (samples === null) return;
+    const layer = model.get("layer");
+    const known = detailOf(content, view, layer, logLira[position], position);
+    const near = nearestOf(
+      samples,
+      `${view.layer || layer} ${view.checkpoint}`,
       position,
     );
+    const { items, buffers } = this.answers.items(near.map((one) => one.position));
+    known.neighbours = items.map((item, i) => ({
+      ...item,
+      distance: near[i].distance,
+    }));
+    const last = content.choices.checkpoints.at(-1)?.value ?? "";
+    const final = probabilitiesOf(samples, last, position);
+    known.guess = final && guessOf(final);
     setTimeout(() =>
-      this.model.emit("msg:custom", { type: "known", request, known }, []),
+      model.emit("msg:custom", { type: "known", request, known }, buffers),
     );
   }
 }

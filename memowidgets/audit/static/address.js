@@ -1,6 +1,6 @@
 /** What the address of a page says of a view. Nothing in it is trusted. No DOM. */
 
-/** @typedef {import("../../memowidgets/widgets/static/messages.js").State} State */
+/** @typedef {import("../../widgets/static/messages.js").State} State */
 /** Whether a part of a state may have a value. @typedef {Record<string, (value: any) => boolean>} Valid */
 
 const LONGEST = 4000; // characters

@@ -4,10 +4,10 @@ import {
   bitsOf,
   packedScores,
   risingOrder,
-} from "../../memowidgets/report/static/rising.js";
-import { fromLogLira } from "../../memowidgets/report/static/unpack.js";
-import { aucOf, judgedAt } from "../../memowidgets/widgets/static/maths.js";
-import { unpack } from "../../memowidgets/widgets/static/wire.js";
+} from "../../report/static/rising.js";
+import { fromLogLira } from "../../report/static/unpack.js";
+import { aucOf, judgedAt } from "../../widgets/static/maths.js";
+import { unpack } from "../../widgets/static/wire.js";
 
 /**
  * @typedef {object} View  one score, layer and checkpoint
@@ -22,14 +22,12 @@ import { unpack } from "../../memowidgets/widgets/static/wire.js";
  * @property {string[]} warnings
  * @property {string[]} notes
  * @property {number} digits
- * @property {string[]} remarks
- * @property {string} truly
  */
 
 /**
- * @typedef {object} Content  what `scripts/live.py` packs
+ * @typedef {object} Content  what `recorded.py` packs
  * @property {number} tau
- * @property {import("../../memowidgets/widgets/static/messages.js").Asked} asked
+ * @property {import("../../widgets/static/messages.js").Asked} asked
  * @property {number} eta
  * @property {[number, number]} eta_range
  * @property {Uint8Array} log_lira

@@ -1,6 +1,6 @@
 /** What an opened member of a recorded audit shows: its score everywhere, and its shadow gaps. No DOM. */
 
-import { unpackBits } from "../../memowidgets/widgets/static/wire.js";
+import { unpackBits } from "../../widgets/static/wire.js";
 import { scoresOf } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
@@ -15,13 +15,13 @@ import { scoresOf } from "./views.js";
  * @property {Uint8Array} fits  float32: mean and variance inside, then outside
  */
 
-/** @typedef {import("../../memowidgets/widgets/static/messages.js").Picked} Choice */
+/** @typedef {import("../../widgets/static/messages.js").Picked} Choice */
 
 /**
  * @typedef {object} Audit
  * @property {{checkpoints: Choice[], layers: Choice[], metrics: Choice[]}} choices
  * @property {View[]} views
- * @property {Shadows} shadows
+ * @property {import("./samples.js").Samples | null} samples
  */
 
 /**
@@ -30,10 +30,10 @@ import { scoresOf } from "./views.js";
  * @param {string} layer  that is picked
  * @param {number} logLira
  * @param {number} position
- * @returns {import("../../memowidgets/widgets/static/messages.js").Known}
+ * @returns {import("../../widgets/static/messages.js").Known}
  */
 export function detailOf(audit, shown, layer, logLira, position) {
-  const { choices, views } = audit;
+  const { choices, views, samples } = audit;
   const of = views.filter((view) => view.metric === shown.metric);
   const all = choices.layers.map((choice) => ({
     ...choice,
@@ -62,11 +62,9 @@ export function detailOf(audit, shown, layer, logLira, position) {
     layers,
     scores,
     digits: shown.digits,
-    shadows: shadowsOf(audit.shadows, logLira, position),
+    shadows: samples && shadowsOf(samples.shadows, logLira, position),
     neighbours: [],
-    notes: [
-      "Its nearest samples need the representations: see them in a notebook, with mw.open_recorded.",
-    ],
+    notes: [],
   };
 }
 

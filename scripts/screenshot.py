@@ -1,10 +1,11 @@
 """Create the README's pictures and the stills of the site in a real browser.
 
-The recording of digits in JupyterLab gives ``docs/dashboard.png``, and ``docs/dashboard.gif``, in
-which τ is dragged. Each playground gives a still in ``docs/_static/stills``, which stands in for it
+The recording of digits in JupyterLab gives ``docs/dashboard.png``, and its page without a kernel
+``docs/dashboard.gif``: the training plays up to the star, τ is dragged, and a digit gets another
+label. Each playground gives a still in ``docs/_static/stills``, which stands in for it
 on the site without JavaScript. Recorded patients give ``docs/compare.png`` and ``docs/report.png``.
 The quickstart is run, and its numbers are printed. ``python -m scripts.screenshot --pictures``
-makes the first two alone, ``--stills`` the others.
+makes the first two alone, ``--film`` the second, ``--stills`` the others.
 """
 
 from __future__ import annotations
@@ -26,22 +27,44 @@ from tests.browser.harness import open_notebook, running_chromium, running_lab
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, FloatRect, Locator, Page
+    from playwright.sync_api import Browser, FloatRect, Locator, Page, ViewportSize
 
     from tests.browser.harness import NotebookPage
 
 ROOT = Path(__file__).parents[1]
 RECORDED_PATIENTS = "patients-smollm2"
+RECORDED_DIGITS = "digits"
 NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 PICTURE = ROOT / "docs" / "dashboard.png"
 ANIMATION = PICTURE.with_suffix(".gif")
 STILLS = ROOT / "docs" / "_static" / "stills"
-STEPS = 10  # of τ, there and back
+STEPS = 8  # of τ, there and back
 FARTHEST = -0.16  # share of the plot's width that τ moves left of where it stands
+STEP = 25  # milliseconds of the page's time between two frames while it plays
+MOST_FRAMES = 80  # while it plays
 WIDTH = 900  # pixels of the animation
 COLOURS = 128
 COMMON = 32  # colours that are kept as they are, such as white
-MOVING, RESTING = 90, 1400  # milliseconds of a frame
+MOVING, LOOKING, RESTING = 70, 1000, 2200  # milliseconds of a frame
+# The page's time goes on by steps, as fast as pictures of it are taken.
+CLOCK = """window.film = { now: null, waiting: new Map(), count: 0 };
+const { film } = window;
+const now = performance.now.bind(performance);
+const frame = requestAnimationFrame.bind(window);
+performance.now = () => film.now ?? now();
+window.requestAnimationFrame = (action) => {
+    if (film.now === null) return frame(action);
+    film.waiting.set((film.count -= 1), action);
+    return film.count;
+};
+const cancel = cancelAnimationFrame.bind(window);
+window.cancelAnimationFrame = (id) => film.waiting.delete(id) || cancel(id);
+film.step = (passed) => {
+    film.now += passed;
+    const due = [...film.waiting.values()];
+    film.waiting.clear();
+    for (const action of due) action(film.now);
+};"""
 PAGE = "<!doctype html><html lang='en'><meta charset='utf-8'><title>Still</title><body>{}</body>"
 
 
@@ -55,6 +78,9 @@ def main() -> int:
     """Make what is asked for."""
     asked = sys.argv[1:]
     with running_chromium() as chromium:
+        if "--film" in asked:
+            film(chromium)
+            return 0
         if "--pictures" not in asked:
             for name in PLAYGROUNDS:
                 still(chromium, name)
@@ -62,8 +88,9 @@ def main() -> int:
             report(chromium)
         if "--stills" in asked:
             return 0
+        film(chromium)
         with running_lab() as lab:
-            pictures(open_notebook(lab, chromium, [RECORDED], scale=1.5))
+            picture(open_notebook(lab, chromium, [RECORDED], scale=1.5))
             return 0 if asked else quickstart(open_notebook(lab, chromium, NOTEBOOK))
 
 
@@ -100,8 +127,9 @@ def report(chromium: Browser) -> None:
 
 
 @contextmanager
-def _page(chromium: Browser) -> Iterator[Page]:
-    page = chromium.new_page(viewport={"width": 960, "height": 900})
+def _page(chromium: Browser, scale: float = 1.0) -> Iterator[Page]:
+    size: ViewportSize = {"width": 960, "height": 900}
+    page = chromium.new_page(viewport=size, device_scale_factor=scale)
     yield page
     page.close()
 
@@ -122,13 +150,12 @@ def _save(taken: bytes, file: Path) -> None:
     with_few.save(file, optimize=True)
 
 
-def pictures(notebook: NotebookPage) -> None:
-    """Take both pictures, once the open sample is painted with what is known of it."""
+def picture(notebook: NotebookPage) -> None:
+    """Take a picture of the dashboard, once the open sample has what is known of it."""
     notebook.run_all(timeout=600)
     dashboard = notebook.page.locator(".mw-dashboard")
     dashboard.locator(".mw-models").wait_for()
     notebook.screenshot(PICTURE, of=dashboard)
-    print(f"{ANIMATION.name}: {animate(notebook, dashboard) / 1e6:.2f} MB")
 
 
 def quickstart(notebook: NotebookPage) -> int:
@@ -147,37 +174,80 @@ def quickstart(notebook: NotebookPage) -> int:
     return int(bool(notebook.unexpected()))
 
 
-def animate(notebook: NotebookPage, dashboard: Locator) -> int:
-    """Drag τ left and back, and return the size of the animation in bytes.
+def film(chromium: Browser) -> None:
+    """Film the dashboard of digits, and print how large the animation is.
 
-    The samples next to τ come first, so that others are shown as it moves.
+    It begins with digits that were memorised, goes back to the first checkpoint, and plays.
     """
-    notebook.python("setattr(dashboard, 'sort', 'safe')")
-    page, mouse = notebook.page, notebook.page.mouse
+    with _page(chromium, scale=1.5) as page:
+        page.add_init_script(CLOCK)
+        _show(page, PAGE.format(part("audit", RECORDED_DIGITS).markup()))
+        dashboard = page.locator(".mw-dashboard")
+        dashboard.locator('[data-filter="found"]').click()
+        page.mouse.move(0, 0)
+        at_rest(page, dashboard)
+        frames = [(_frame(dashboard), RESTING)]
+        frames += played(page, dashboard)
+        frames += dragged(page, dashboard)
+        frames += decided(page, dashboard)
+    print(f"{ANIMATION.name}: {_saved(frames) / 1e6:.2f} MB")
+
+
+Frames = list[tuple[Image.Image, int]]
+
+
+def played(page: Page, dashboard: Locator) -> Frames:
+    """Go to the first checkpoint, and play the training up to the star."""
+    slider = dashboard.locator(".mw-times")
+    star = slider.get_attribute("aria-valuetext")
+    slider.press("Home")
+    at_rest(page, dashboard)
+    frames = [(_frame(dashboard), LOOKING)]
+    page.evaluate("() => { film.now = performance.now(); }")
+    slider.press("Space")
+    for _ in range(MOST_FRAMES):
+        page.evaluate("(passed) => film.step(passed)", STEP)
+        if page.evaluate("() => film.waiting.size") == 0:
+            break
+        frames.append((_frame(dashboard), MOVING))
+    page.evaluate("() => { film.now = null; }")
+    if slider.get_attribute("aria-valuetext") != star:
+        raise RuntimeError("the training did not play up to the star")
+    at_rest(page, dashboard)
+    return [*frames, (_frame(dashboard), LOOKING)]
+
+
+def dragged(page: Page, dashboard: Locator) -> Frames:
+    """Drag τ left and back."""
     plot, knob = dashboard.locator(".mw-histogram"), dashboard.locator(".mw-tau-knob")
-    page.evaluate("() => document.fonts.ready")
-    dashboard.screenshot()  # it scrolls the page to where all frames are taken
     box, at = at_rest(page, plot), at_rest(page, knob)
-    page.evaluate("() => getSelection().removeAllRanges()")
     before = dashboard.locator(".mw-explorer").get_attribute("data-tau")
-    x, y = at["x"] + at["width"] / 2, at["y"] + at["height"] / 2
-    mouse.move(x, y)
-    mouse.down()
+    x = at["x"] + at["width"] / 2
+    y = at["y"] + at["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
     frames = []
-    for step in range(2 * STEPS + 1):
+    for step in range(1, 2 * STEPS + 1):
         share = (1 - math.cos(math.pi * step / STEPS)) / 2  # slow at both ends
-        mouse.move(x + FARTHEST * box["width"] * share, y)
-        page.wait_for_timeout(250)  # the kernel sends the samples
-        frames.append(_frame(dashboard.screenshot()))
-        if (
-            step == STEPS
-            and dashboard.locator(".mw-explorer").get_attribute("data-tau") == before
-        ):
+        page.mouse.move(x + FARTHEST * box["width"] * share, y)
+        page.wait_for_timeout(250)  # the list follows
+        frames.append((_frame(dashboard), LOOKING if step == STEPS else MOVING))
+        now = dashboard.locator(".mw-explorer").get_attribute("data-tau")
+        if step == STEPS and now == before:
             raise RuntimeError("τ does not follow the drag: it began beside τ's knob")
-    mouse.up()
+    page.mouse.up()
+    page.mouse.move(0, 0)
     if page.evaluate("() => getSelection().toString()"):
         raise RuntimeError("the drag selected text: it began beside the dots")
-    return _saved(frames)
+    return frames
+
+
+def decided(page: Page, dashboard: Locator) -> Frames:
+    """Give the open digit the label that the model gives."""
+    dashboard.locator(".mw-card").first.press("L")
+    dashboard.locator(".mw-progress").get_by_text("1 of").wait_for()
+    at_rest(page, dashboard)
+    return [(_frame(dashboard), RESTING)]
 
 
 def at_rest(page: Page, element: Locator) -> FloatRect:
@@ -206,24 +276,26 @@ def palette(picture: Image.Image) -> Image.Image:
     return found
 
 
-def _frame(taken: bytes) -> Image.Image:
-    picture = Image.open(io.BytesIO(taken)).convert("RGB")
+def _frame(dashboard: Locator) -> Image.Image:
+    picture = Image.open(io.BytesIO(dashboard.screenshot())).convert("RGB")
     height = round(picture.height * WIDTH / picture.width)
     return picture.resize((WIDTH, height), Image.Resampling.LANCZOS)
 
 
-def _saved(frames: list[Image.Image]) -> int:
+def _saved(frames: Frames) -> int:
     """Write the frames with one palette, so that what stands still stays as it is."""
-    tall = min(frame.height for frame in frames)
-    same = [frame.crop((0, 0, WIDTH, tall)) for frame in frames]
-    few = palette(same[STEPS])
-    found = [frame.quantize(palette=few, dither=Image.Dither.NONE) for frame in same]
-    times = [RESTING if i in (0, STEPS) else MOVING for i in range(len(found))]
+    pictures = [picture for picture, _ in frames]
+    tall = min(picture.height for picture in pictures)
+    same = [picture.crop((0, 0, WIDTH, tall)) for picture in pictures]
+    few = palette(same[0])
+    found = [
+        picture.quantize(palette=few, dither=Image.Dither.NONE) for picture in same
+    ]
     found[0].save(
         ANIMATION,
         save_all=True,
         append_images=found[1:],
-        duration=times,
+        duration=[time for _, time in frames],
         loop=0,
         optimize=True,
     )

@@ -27,6 +27,7 @@ import {
 
 /**
  * @typedef {object} More  what a whole audit has beside its views
+ * @property {string} name
  * @property {{checkpoints: Choice[], layers: Choice[], metrics: Choice[]}} choices
  * @property {Moment[]} [moments]  checkpoints in the order of training, of which there are two or more
  * @property {import("./samples.js").Samples | null} samples  null where the package only has numbers
@@ -141,6 +142,7 @@ export class Recorded {
         layer,
         checkpoint,
         _choices: content.choices,
+        _name: content.name,
         computed: true,
         outdated: false,
         _work: { busy: false },

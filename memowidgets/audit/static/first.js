@@ -8,7 +8,7 @@ import { Recorded } from "./audit.js";
 import { start } from "./start.js";
 import { logLiraOf, scoresOf } from "./views.js";
 
-const PAGE_SIZE = 12;
+const PAGE_SIZE = 24;
 
 start((content, el) => {
   const story = storyOf(content);

@@ -214,6 +214,7 @@ class Recorded:
         """Return where τ and η stand, log-LiRA of every member, and what is said of that."""
         judged = Judged.of(self._scored(*self.first), ETA)
         return {
+            "name": self.view.name,
             "tau": self.tau,
             "asked": self.shown.asked,
             "eta": ETA,
@@ -320,8 +321,7 @@ class Recorded:
         for checkpoint in self.checkpoints:
             with suppress(StoreError):  # a recording has its logits at few
                 found = scores.probabilities(self.evidence, checkpoint.value)
-                codes = np.round(found[self.rows] * WHOLE_PROBABILITY)
-                yield checkpoint.value, codes.astype("<u2").tobytes()
+                yield checkpoint.value, as_codes(found[self.rows]).tobytes()
 
     def _near(self) -> Iterator[tuple[str, dict[str, bytes]]]:
         """Yield each layer and checkpoint with the nearest members of each member."""
@@ -393,6 +393,20 @@ def _truth_of(scored: Scored) -> Floats:
     if scored.log_lira is None:
         raise UnknownPartError("no member has a log-LiRA")
     return scored.log_lira
+
+
+def as_codes(probabilities: Floats) -> NDArray[np.uint16]:
+    """Return probabilities in two bytes each. Only what is impossible is 0, and what is sure 1.
+
+    Examples
+    --------
+    >>> as_codes(np.array([0.0, 1e-9, 0.5, 1.0 - 1e-9, 1.0]))
+    array([    0,     1, 32768, 65534, 65535], dtype=uint16)
+    """
+    codes = np.round(probabilities * WHOLE_PROBABILITY)
+    between_both = (probabilities > 0) & (probabilities < 1)
+    codes[between_both] = np.clip(codes[between_both], 1, WHOLE_PROBABILITY - 1)
+    return codes.astype("<u2")
 
 
 def upward(values: Floats) -> tuple[NDArray[Any], bool]:

@@ -44,7 +44,9 @@ READABLE = {
     'class="caption" role="heading"': 'class="caption" role="heading" aria-level="2"',
     '<div class="highlight"><pre>': '<div class="highlight"><pre tabindex="0">',
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="all pages">',
-    '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="this page">',
+    '<aside class="toc-drawer': '<aside aria-label="this page" class="toc-drawer',
+    '<th class="head"><p></p></th>': "<td><p></p></td>",
+    '<div id="search-results">': '<h1>Search</h1><div id="search-results">',
 }
 
 

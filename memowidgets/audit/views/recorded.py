@@ -44,11 +44,8 @@ ETA = 4.0
 LEVELS = 255  # of standard errors: each counts as the next level above it
 MOST_GAP = 300.0  # logits; what is beyond is drawn there
 WHOLE_PROBABILITY = 65535  # of a probability that is sent in two bytes
-# Seen only without JavaScript, or where start.js shows it: no picture is loaded for nothing.
-STANDS = (
-    "<noscript><style>#live-still { display: block }</style>"
-    "<p>This part moves if JavaScript is on. It opens like this:</p></noscript>"
-)
+# Seen only without JavaScript: live.css shows the still then, and start.js where nothing moves.
+STANDS = "<noscript><p>This part moves if JavaScript is on. It opens like this:</p></noscript>"
 # What a page knows of a sample whatever score and checkpoint are on show.
 _LASTING = ("id", "label", "answer", "canary", "text", "hidden", "image")
 

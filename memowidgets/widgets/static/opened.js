@@ -641,7 +641,7 @@ function scores({ checkpoints, layers, scores: found, digits }) {
 
 /** @param {string} text */
 function heading(text) {
-  return html("h4", { class: "mw-heading" }, text);
+  return html("p", { class: "mw-heading" }, text); // of a part that unfolds, wherever it stands
 }
 
 /**

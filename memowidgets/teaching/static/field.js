@@ -4,7 +4,7 @@ import { html, onTheme, onWidth } from "../../widgets/static/dom.js";
 import { whole } from "../../widgets/static/numbers.js";
 import { columnOf, heightsOf } from "../../widgets/static/times.js";
 
-const HIGH = 176; // pixels, as in the style sheet
+const HIGH = 168; // pixels, as in the style sheet
 const TOP = 24;
 const BELOW = 22; // where the ends of the axis are named
 const SIDE = 14;

@@ -339,7 +339,7 @@ class Audit:
     def from_script(
         cls,
         fit: Callable[[NDArray[np.int64], ScriptWatch, int], Any],
-        data: Any,
+        data: object,
         path: str | os.PathLike[str],
         members: Members = "half",
         held_out: Any = 1 / 9,

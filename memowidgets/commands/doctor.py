@@ -339,7 +339,7 @@ def _psmi(device: str) -> Finding:
     labels = torch.arange(_PSMI_SHAPE[0]) % 10
     states = torch.randn(*_PSMI_SHAPE) + labels[:, None] / 10
 
-    def seconds(x: Any) -> float:
+    def seconds(x: object) -> float:
         start = time.perf_counter()
         # NumPy arrays: the device is done
         PSMI().fit(x, labels).score_samples(x, labels)

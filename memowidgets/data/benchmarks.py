@@ -208,7 +208,7 @@ def _mmlu_csv(path: Path) -> Rows:
     return Rows(rows.where, columns, rows.places)
 
 
-def _question(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _question(name: str, fields: Mapping[str, object]) -> dict[str, Any]:
     """Return a record without a nest, as ARC's authors have it, and for MMLU with its field."""
     inner = fields.get("question")
     flat = {**fields, **(inner if isinstance(inner, Mapping) else {})}

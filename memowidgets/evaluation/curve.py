@@ -275,7 +275,7 @@ class Comparison:
         return "\n".join([head, *(f"  note: {text}" for text in self.warnings)])
 
 
-def _in_order(given: Any, true: Any, n_shadows: int) -> dict[str, Any]:
+def _in_order(given: object, true: Any, n_shadows: int) -> dict[str, Any]:
     """Return what is given these labels and for the true ones, by name; the surer first."""
     if true[1] is None:
         return {"AUC": given}

@@ -215,7 +215,7 @@ def run_up_to(
     """
     seen: list[tuple[Tensor, int]] = []
 
-    def keep(_block: nn.Module, _inputs: Any, output: Any) -> None:
+    def keep(_block: nn.Module, _inputs: object, output: Any) -> None:
         is_tuple = isinstance(output, tuple)  # maybe of one
         seen.append((output[0], len(output)) if is_tuple else (output, 0))
         raise _Reached

@@ -113,8 +113,8 @@ class TransformerModel(Model):
         load: Callable[..., nn.Module],
         config: Any,
         reader: Any,
-        identity: Mapping[str, Any],
-        defaults: Mapping[str, Any],
+        identity: Mapping[str, object],
+        defaults: Mapping[str, object],
     ) -> None:
         self._load = load
         self._config = config
@@ -281,8 +281,8 @@ class TokenModel(TransformerModel):
         load: Callable[..., nn.Module],
         config: Any,
         tokenizer: Any,
-        identity: Mapping[str, Any],
-        defaults: Mapping[str, Any],
+        identity: Mapping[str, object],
+        defaults: Mapping[str, object],
         lora: LoRA | None = None,
         max_length: int | None = None,
         *,

@@ -126,7 +126,7 @@ class Score:
         """Whether its values were kept, and its function is not here."""
         return isinstance(self.function, _Gone)
 
-    def call(self, arrays: Mapping[str, Any]) -> Any:
+    def call(self, arrays: Mapping[str, object]) -> Any:
         """Return what the function returns for these arrays, given by name."""
         function: Any = self.function
         bound = inspect.BoundArguments(inspect.signature(function), dict(arrays))

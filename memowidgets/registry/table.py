@@ -43,7 +43,7 @@ def psmi(
     return values, errors, notes
 
 
-def mahalanobis(representations: Any) -> tuple[Floats, None, list[Note]]:
+def mahalanobis(representations: object) -> tuple[Floats, None, list[Note]]:
     """Return minus the Mahalanobis distance from all representations."""
     fitted = Mahalanobis().fit(representations)
     return fitted.score_samples(representations), None, list(fitted.warnings_)

@@ -129,13 +129,13 @@ class RunDirectory:
             )
         return manifest
 
-    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+    def write_manifest(self, manifest: Mapping[str, object]) -> None:
         """Replace the manifest."""
         whole = {**manifest, "format": FORMAT}
         checked = {**whole, "check": fingerprints(whole)[1]}
         self.write_text(MANIFEST, json.dumps(checked, indent=1))
 
-    def hold(self, manifest: Mapping[str, Any]) -> None:
+    def hold(self, manifest: Mapping[str, object]) -> None:
         """Accept only the run of this manifest from now on.
 
         Written files are stamped as part of this run, and files of other runs are not read. Once
@@ -330,7 +330,7 @@ class RunDirectory:
             )
         return dict(content)
 
-    def write_note(self, name: str, content: Mapping[str, Any]) -> None:
+    def write_note(self, name: str, content: Mapping[str, object]) -> None:
         """Write a JSON file with a digest of its content and place, atomically."""
         check = digest([name, self._identity, content])
         self.write_text(name, json.dumps({**content, "check": check}, indent=1))
@@ -519,7 +519,7 @@ class PackedRun(RunDirectory):
         self._files = {}
         self._notes = {}
 
-    def hold(self, manifest: Mapping[str, Any]) -> None:
+    def hold(self, manifest: Mapping[str, object]) -> None:
         """Read the table of contents; raise if it is not of this run."""
         super().hold(manifest)
         path = self.path / RECORDING

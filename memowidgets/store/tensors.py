@@ -294,7 +294,7 @@ def _head(
 
 
 def _read_stamp(
-    metadata: dict[str, str], entries: Mapping[str, Any]
+    metadata: dict[str, str], entries: Mapping[str, object]
 ) -> tuple[str | None, str, dict[str, str]]:
     """Take the stamp out of the metadata; return its run, its weights and its checksums.
 

@@ -103,7 +103,7 @@ def _count_batches(loader: Any, count: Any) -> bool:
     if not hasattr(kind, "__iter__"):
         return False
 
-    def counted(self: Any) -> Iterator[Any]:
+    def counted(self: object) -> Iterator[Any]:
         for batch in kind.__iter__(self):
             count(batch)
             yield batch

@@ -563,7 +563,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
 
     def __init__(
         self,
-        samples: Any,
+        samples: object,
         scores: ArrayLike | None = None,
         memorized: ArrayLike | None = None,
         labels: ArrayLike | None = None,

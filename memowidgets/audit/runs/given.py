@@ -148,10 +148,10 @@ class GivenArrays:
 def check_arrays(
     labels: Any,
     samples: Any,
-    ids: Any,
+    ids: object,
     class_names: Sequence[str] | None,
-    canaries: Any,
-    representations: Any,
+    canaries: object,
+    representations: object,
     **arrays: Any,
 ) -> GivenArrays:
     """Return the checked arrays; `arrays` are probabilities, and those of `OPTIONAL`.
@@ -569,7 +569,7 @@ def _ids_in(samples: Any) -> Any:
 
 
 def _dataset(
-    samples: Any, labels: Labels, ids: Any, class_names: Texts, named: Iterable[Any]
+    samples: Any, labels: Labels, ids: Any, class_names: Texts, named: Iterable[object]
 ) -> Dataset:
     """Return a dataset of the samples; one of ids alone where there are none.
 

@@ -220,7 +220,7 @@ def _model_again(source: Any, data: Dataset | None) -> Model | None:
 
 
 def _make(
-    source: Any, kind: str, makers: Mapping[str, Callable[..., Any]], *data: Any
+    source: Any, kind: str, makers: Mapping[str, Callable[..., Any]], *data: object
 ) -> Any:
     """Return what is made as a manifest says, which may be anybody's; None if nothing."""
     if (
@@ -303,7 +303,7 @@ def samples_of(
     return read(pairs), pairs
 
 
-def check_given(data: Any, class_names: Any, ids: Any) -> None:
+def check_given(data: Any, class_names: Any, ids: object) -> None:
     """Raise for data that cannot be fed, or names for data that have their own."""
     if isinstance(data, Dataset) and (class_names is not None or ids is not None):
         raise ValueError(

@@ -279,7 +279,7 @@ def test_no_damage_gives_another_number_without_a_word():
 
 @pytest.mark.slow
 def test_much_damage_gives_no_other_number_without_a_word():
-    run_state_machine_as_test(Damaged, settings=tried(100, 15))
+    run_state_machine_as_test(Damaged, settings=tried(50, 15))
 
 
 QUICK = ("checkpoints", "score", "log_lira", "trace", "as_target", "reference")

@@ -199,7 +199,9 @@ def test_with_less_motion_a_training_is_shown_in_few_pictures(playground):
     assert "ρ at epoch 13:" in page.locator(".mw-watch-phase").inner_text()
     page.emulate_media(reduced_motion="no-preference")
     page.locator(".mw-watch-next").click()
-    page.wait_for_function("() => window.mwPictures > 20")  # one at least for each epoch
+    page.wait_for_function(
+        "() => window.mwPictures > 20"
+    )  # one at least for each epoch
     view.get_by_role("button", name="Start again").click()
     assert labels_shown(view) == [False] * 3
 

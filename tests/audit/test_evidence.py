@@ -73,6 +73,7 @@ def test_no_answer_looks_at_more_files_where_there_are_more_models(copied):
     assert counted(lambda: again.score("psmi")) <= 10, "read from its file"
     view = view_of(again)
     place = "psmi", again.layers[-1], again.prediction.record.name
+    view.score_choices()  # once in a process, installed packages are asked for theirs
     view.view(*place)
     view.detail(0, *place)
     for asks in (view.revision, again.log_lira, lambda: again.score("psmi")):

@@ -18,11 +18,11 @@ pytestmark = pytest.mark.slow  # another process imports torch
 
 
 @pytest.fixture
-def process(tmp_path):
-    """A loop that says which epoch it has trained, and trains another one for each line it gets."""
+def process(tmp_path, request):
+    """A training that says which epoch is over, and goes on for each line that it gets."""
     environment = {"PYTHONPATH": str(LOOP.parents[2]), "OMP_NUM_THREADS": "1"}
     started = subprocess.Popen(
-        [sys.executable, "-W", "ignore", LOOP, tmp_path / "run"],
+        [sys.executable, "-W", "ignore", LOOP, request.param, tmp_path / "run"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | environment,
     )  # fmt: skip
     yield started
@@ -31,31 +31,42 @@ def process(tmp_path):
 
 
 def trained(process):
-    """Wait for the next epoch; whether the place to look is reached by then."""
+    """Wait for the next epoch; whether the place to look is reached by then, as it says."""
     for line in process.stdout:  # some are what the watch says
         if line.startswith("epoch"):
-            return line.split()[-1] == "True"
-    raise AssertionError("the loop has ended")
+            return line.split()[-1]
+    raise AssertionError("the training has ended")
 
 
+BY_OTHERS = [
+    pytest.param(kind, marks=pytest.mark.matrix) for kind in ("lightning", "trainer")
+]
+
+
+@pytest.mark.parametrize("process", ["loop", *BY_OTHERS], indirect=True)
 def test_the_timeline_grows_while_another_process_trains(
-    process, tmp_path, monkeypatch
+    process, tmp_path, monkeypatch, request
 ):
-    assert not trained(process)
-    dashboard = mw.Audit.open(tmp_path / "run", data=samples()).dashboard()
+    kind = request.node.callspec.params["process"]
+    if kind == "lightning":
+        pytest.importorskip("lightning.pytorch", reason="no Lightning")
+    assert trained(process) != "True"
+    given = {} if kind == "trainer" else {"data": samples()}
+    dashboard = mw.Audit.open(tmp_path / "run", **given).dashboard()
     assert dashboard.get_state()["_timeline"]["moments"] == []
     assert dashboard.wait(60)
     dashboard.tau = 0.25
     told = []
-    reached = False
-    while not reached:
+    stars = [[]]
+    while not stars[-1]:
         process.stdin.write("on\n")
         process.stdin.flush()
-        reached = trained(process)
+        said = trained(process)
         dashboard._look()
         told.append(dashboard.get_state()["_timeline"]["moments"])
+        stars.append([one["label"] for one in told[-1] if one["star"]])
+        assert said in (str(bool(stars[-1])), "unknown")
     assert [len(moments) for moments in told] == list(range(2, len(told) + 2))
-    stars = [[one["label"] for one in moments if one["star"]] for moments in told]
     assert stars[0] == []
     assert len(stars[-1]) == 1
     assert stars[-1][0] in dashboard.get_state()["_message"]["text"]

@@ -27,10 +27,17 @@ app = marimo.App()
 def _():
     import json
     import marimo as mo
-    from memowidgets.widgets import Dashboard
-    from tests.widgets.fake_source import FakeSource
-    source = FakeSource(seconds=6)
-    dashboard = Dashboard(source)
+    from pathlib import Path
+    from memowidgets.widgets import Dashboard, dashboard as looking
+    from tests.widgets.test_timeline import Training
+
+    class Run(Training):
+        def revision(self):  # another process has trained on
+            self.reached = 3 if Path("trained").exists() else 2
+            return self.reached
+
+    looking.SECONDS_BETWEEN_LOOKS = 0.2
+    dashboard = Dashboard(Run(seconds=6))
     view = mo.ui.anywidget(dashboard)
     view
     return dashboard, json, mo, view
@@ -106,7 +113,9 @@ def python_knows(page, **wanted):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
+def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(
+    marimo_page, tmp_path
+):
     page = marimo_page("dark")
     page.locator(".mw-play-psmi").wait_for()  # another widget, after a cold boot
     assert pixels_of(page.locator(".mw-histogram")).mean() < 110
@@ -116,7 +125,16 @@ def test_the_dashboard_works_in_marimo_and_is_dark_where_marimo_is(marimo_page):
     drag_tau(page, 0.1)
     after = counts(page)
     assert after["flagged"] > before["flagged"]
-    python_knows(page, flagged=after["flagged"], tau=tau(page))
+    after_tau = tau(page)
+    python_knows(page, flagged=after["flagged"], tau=after_tau)
+
+    ticks = page.locator(".mw-tick")
+    assert ticks.count() == 2
+    (tmp_path / "trained").touch()
+    ticks.nth(2).wait_for()  # it grows, and τ stays
+    assert tau(page) == after_tau
+    slider = page.get_by_role("slider", name="checkpoint")
+    assert slider.get_attribute("aria-valuenow") == "2"
 
     page.locator('[data-filter="found"]').click()
     page.locator(".mw-range").get_by_text(f"of {after['found']}").wait_for()

@@ -157,3 +157,62 @@ def test_an_overwritten_run_is_forgotten_while_it_plays(shown):
     asked = len(shown.python("source.scores_asked"))
     page.locator(PLAY).click()
     shown.eventually(f"len(source.scores_asked) > {asked}", True)
+
+
+ODD = """
+from memowidgets.widgets import Choice, Dashboard
+from memowidgets.widgets.messages import Moment
+from tests.widgets.fake_source import FakeSource
+
+class Odd(FakeSource):
+    epochs, lacking, broken = [1, 2], (), ()
+
+    def checkpoint_choices(self):
+        steps = range(1, len(self.epochs) + 1)
+        return [Choice(f"epoch-{i}", f"step {i}", marked=i == len(steps)) for i in steps]
+
+    def moments(self):
+        return [Moment(f"epoch-{i}", f"step {i}", epoch, "", float("nan"), None, "", star=False)
+                for i, epoch in enumerate(self.epochs, 1)]
+
+    def is_computed(self, score, layer, checkpoint):
+        return int(checkpoint.removeprefix("epoch-")) not in self.lacking
+
+    def scores_at(self, score, layer, checkpoint, progress=None):
+        if int(checkpoint.removeprefix("epoch-")) in self.broken:
+            raise ValueError("600 of 600 scores are not numbers")
+        return super().scores_at(score, layer, checkpoint, progress)
+
+source = Odd()
+dashboard = Dashboard(source)
+dashboard
+"""
+COURSES = {
+    "two": {"epochs": [1, 2]},
+    "four hundred": {"epochs": [i / 40 for i in range(1, 401)]},
+    "out of order": {"epochs": [2, 3, 1, 2.5]},
+    "a pass is missing": {"epochs": [1, 2, 3], "lacking": (2,)},
+    "not a number at first": {"epochs": [0, 1, 2, 3, 4], "broken": (1, 2, 3)},
+}
+
+
+def test_a_course_of_any_kind_plays_to_its_end(widget_page):
+    shown = widget_page([ODD])
+    page = shown.page
+    slider = page.get_by_role("slider", name="checkpoint")
+    for name, course in COURSES.items():
+        n = len(course["epochs"])
+        now = {"epochs": [], "lacking": (), "broken": ()} | course
+        shown.python(f"source.__dict__.update({now!r})")
+        shown.python("dashboard.refresh()")
+        shown.python(f"setattr(dashboard, 'checkpoint', 'epoch-{n}')")
+        page.locator(f"[aria-label=checkpoint][aria-valuenow='{n}']").wait_for()
+        assert page.locator(".mw-hollow-tick").count() == len(now["lacking"]), name
+        slider.press("Home" if n < 400 else "PageDown")  # from the end
+        first = 1 if n < 400 else 360
+        shown.eventually("dashboard.checkpoint", f"epoch-{first}")
+        slider.press(" ")
+        shown.eventually("dashboard.checkpoint", f"epoch-{n}")
+        page.locator(".mw-dashboard:not(.mw-moving)").wait_for()
+        spoken = slider.get_attribute("aria-valuetext")
+        assert spoken.startswith(f"epoch {now['epochs'][-1]:g} of"), name

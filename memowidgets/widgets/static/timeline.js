@@ -141,7 +141,7 @@ export class Timeline {
     for (const { value, ready } of this.moments) if (!ready) this.asked.delete(value);
     this.root.hidden = this.moments.length < 2;
     if (this.leg.to >= this.moments.length) this.stop();
-    if (!this.playing && !this.dragging) this.head = this.chosen;
+    if (!this.isHeld) this.head = this.chosen;
     this.show();
   }
 
@@ -174,7 +174,7 @@ export class Timeline {
 
   /** The checkpoint is another one, because Python or the page has set it. */
   hear() {
-    if (this.playing || this.dragging) return;
+    if (this.isHeld) return;
     this.head = this.chosen;
     this.show();
   }
@@ -183,6 +183,16 @@ export class Timeline {
   arrive() {
     if (this.playing || this.dragging || this.settled < 1) return;
     this.leave();
+  }
+
+  /** Whether time is where a hand or the play has put it, and not yet where the model is. */
+  get isHeld() {
+    return this.playing || this.dragging || this.rest !== undefined;
+  }
+
+  endRest() {
+    clearTimeout(this.rest);
+    this.rest = undefined;
   }
 
   get chosen() {
@@ -247,7 +257,7 @@ export class Timeline {
 
   start() {
     const { playable } = this;
-    clearTimeout(this.rest);
+    this.endRest();
     const star = this.moments.findIndex(({ star }) => star);
     const last = playable.lastIndexOf(true);
     const first = playable.indexOf(true);
@@ -340,13 +350,13 @@ export class Timeline {
     this.box.classList.add("mw-moving");
     this.draw();
     this.show();
-    clearTimeout(this.rest);
+    this.endRest();
     if (!this.dragging) this.rest = setTimeout(() => this.commit(), REST);
   }
 
   /** Asks for all that is to be seen of where the slider stands. */
   commit() {
-    clearTimeout(this.rest);
+    this.endRest();
     this.settled = 1;
     const moment = this.moments[Math.round(this.head)];
     const here = this.model.get("checkpoint");

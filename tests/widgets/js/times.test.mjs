@@ -67,3 +67,16 @@ test("columns count what is above their left edge up to and including their righ
   const kinds = [0, 0, 1, 0, 0, 0];
   assert.deepEqual([...times.countsOf(places, kinds, 0, columns)], [3, 0, 1]);
 });
+
+test("a hundred thousand samples have ranks, ends, columns and a τ", () => {
+  const n = 100_000;
+  const scores = Float32Array.from({ length: n }, (_, i) => ((i * 7919) % n) >> 1);
+  scores[0] = NaN; // the other 0 is alone, all else are pairs
+  const ranks = times.ranksOf(scores);
+  assert.ok(Number.isNaN(ranks[0]));
+  for (let i = 1; i < n; i += 997) assert.equal(ranks[i], 2 * scores[i] + 1);
+  assert.deepEqual(times.reachOf([scores]), [0, n / 2 - 1]);
+  assert.equal(times.tauThere(scores, { share: 0.1 }, 9), n / 20);
+  const columns = { start: -1, width: n, bins: 1 };
+  assert.equal(times.countsOf(scores, new Uint8Array(n), 0, columns)[0], n - 1);
+});

@@ -1,10 +1,6 @@
 /** Views of a recorded audit in the form that the explorer takes from a kernel. No DOM. */
 
-import {
-  bitsOf,
-  packedScores,
-  risingOrder,
-} from "../../report/static/rising.js";
+import { bitsOf, packedScores, risingOrder } from "../../report/static/rising.js";
 import { fromLogLira } from "../../report/static/unpack.js";
 import { aucOf, judgedAt } from "../../widgets/static/maths.js";
 import { unpack } from "../../widgets/static/wire.js";

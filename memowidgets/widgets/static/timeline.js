@@ -111,6 +111,8 @@ export class Timeline {
     ears.onModel("change:_timeline", () => this.load());
     ears.onModel("change:checkpoint", () => this.hear());
     ears.onModel("change:_data", () => this.arrive());
+    for (const name of ["_truth", "eta_committed"])
+      ears.onModel(`change:${name}`, () => this.askTruth());
     ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
     ears.on(play, "click", () => {
       slider.focus({ preventScroll: true });
@@ -222,6 +224,12 @@ export class Timeline {
     if (wanted.length === 0) return;
     if (!tell(this.model, { type: "moments", checkpoints: wanted })) return;
     for (const value of wanted) this.asked.add(value);
+  }
+
+  /** Asks again who is memorised, because η was moved. */
+  askTruth() {
+    if (this.film.scores.size > 0)
+      tell(this.model, { type: "moments", checkpoints: [] });
   }
 
   /** @param {number} i */
@@ -569,7 +577,7 @@ export function fixedParts(moments, places, ended, width, starText) {
             "text",
             {
               class: "mw-star",
-              x: Math.min(width - 72, Math.max(70, starX)),
+              x: Math.min(width - 78, Math.max(78, starX)),
               y: HIGH - 2,
               "text-anchor": "middle",
             },

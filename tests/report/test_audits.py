@@ -13,6 +13,9 @@ import pytest
 import torch
 
 import memowidgets as mw
+from memowidgets.audit.numbers.scores import scored_members
+from memowidgets.audit.views import in_time
+from memowidgets.registry import find_row
 from memowidgets.report import schema
 from tests.report.test_files import payload
 from tests.training.small import Inline
@@ -80,6 +83,27 @@ def test_a_recorded_audit(of_the_recorded, recorded):
     assert set(found["missing"]) == {"samples"}
     assert head["inspector"]["items"] is None
     assert set(digests(found)) == {"run"}  # it has no weights
+
+
+def test_a_page_holds_the_score_at_each_checkpoint_or_at_as_many_as_fit(
+    of_the_recorded, recorded, monkeypatch
+):
+    _, head, _ = of_the_recorded
+    time = head["time"]
+    names = [moment["value"] for moment in time["moments"]]
+    assert names == [one.name for one in recorded.evidence.names.some_records("all")]
+    assert (time["first"], head["asked"]) == (recorded.prediction.record.name, {})
+    row = find_row("psmi")
+    shown = scored_members(recorded.evidence, row)
+    monkeypatch.setattr(in_time, "_MOST_SCORES", 5 * len(shown))
+    held = in_time.scores_in_time(recorded.evidence, row, "last", shown)
+    assert len(held) <= 5 < len(names)
+    assert {names[0], names[-1], time["first"]} <= {one.moment.value for one in held}
+    for one in held:
+        there = recorded.score("psmi", checkpoint=one.moment.value)
+        np.testing.assert_array_equal(one.scores, there.to_numpy())
+    monkeypatch.setattr(in_time, "_MOST_SCORES", len(shown))
+    assert in_time.scores_in_time(recorded.evidence, row, "last", shown) == []
 
 
 def test_an_audit_that_is_not_trained(small, tmp_path):

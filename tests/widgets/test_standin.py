@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from memowidgets.evaluation.scored import Scored
-from memowidgets.widgets.standin import dots, sentences, still
+from memowidgets.widgets.messages import Moment
+from memowidgets.widgets.standin import dots, sentences, still, time_line
 from tests.widgets.fake_source import scores_like_psmi
 
 EVIL = "</svg><script>document.body.remove()</script>"
@@ -122,3 +124,20 @@ def test_the_sentences_count_as_scored_does():
     memorized = judged["found"] + judged["missed"]
     flagged = judged["flagged"], judged["n"]
     assert numbers == [*flagged, judged["found"], memorized, judged["flagged_only"]]
+
+
+@pytest.mark.parametrize("epochs", [[1.0, 2.5, 4.0], [2.0, 1.0], [1.0, 1.0]])
+def test_a_course_of_any_kind_has_a_printed_timeline(epochs):
+    losses = [math.nan, None, 0.5]
+    moments = [
+        Moment(f"at-{i}", "", epoch, "", losses[i], losses[-1 - i], "", star=i == 1)
+        for i, epoch in enumerate(epochs)
+    ]
+    drawing = time_line(moments, "at-0")
+    assert "nan" not in drawing
+    picture = ET.fromstring(drawing)
+    assert f"epoch {epochs[1]:g}" in picture.get("aria-label")
+    small = [one for one in picture.findall(".//{*}circle") if one.get("r") == "2"]
+    places = [float(one.get("cx")) for one in small]
+    assert places == sorted(places)
+    assert (places[0], places[-1], len(places)) == (10, 650, len(epochs))

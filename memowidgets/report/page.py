@@ -357,9 +357,10 @@ def _list_for_scripts(content: Content) -> Iterable[str]:
         if shown == n
         else f"the {whole(shown)} most at risk, of {whole(n)}"
     )
+    moves = "τ or time" if content.in_time else "τ"
     yield (
         "<section class='mr-screen'><h2>Samples</h2>"
-        f"<p>This list holds {which}. Move τ above, and it follows.</p>"
+        f"<p>This list holds {which}. Move {moves} above, and it follows.</p>"
         "<div id='mr-inspector'></div>"
         "<p class='mr-problem' id='mr-problem' role='alert' hidden></p></section>"
     )

@@ -102,7 +102,7 @@ SCRIPT = "script"
 _VERSION, _BESIDE = "method", "beside"  # of a score, with its values
 _MOST_HELD = 2**28  # bytes of scores in memory
 _AGAIN = "make a pass over the samples again"
-_OPEN = "Audit.open(path, data=…, model=…)"
+_OPEN = "Audit.open(path, data=…, model=…) opens it with both"
 _OPEN_SCRIPT = "Audit.from_script(fit, data, path) opens it with the script"
 _WRAP = (
     "wrap your script as fit(rows, watch, seed) and pass it to Audit.from_script, see "

@@ -8,7 +8,12 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_same_order, real_number, whole_number
+from memowidgets.checks import (
+    as_code,
+    check_same_order,
+    real_number,
+    whole_number,
+)
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
@@ -46,6 +51,7 @@ KNOWS_NO_LABELS = Note(
     "the representations tell the labels apart no better than shuffled labels: their scores "
     "predict nothing",
 )
+_MOST_NAMED = 5  # of the small classes
 FEW_SAMPLES = 20  # samples of a class, below which its Gaussian is inaccurate
 
 
@@ -309,7 +315,7 @@ class PSMI:
 
 
 def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:
-    """Return one note that names all classes with few samples, or none.
+    """Return one note that names the smallest classes with few samples, or none.
 
     Parameters
     ----------
@@ -330,7 +336,10 @@ def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:
     ]
     if not few:
         return ()
-    listing = ", ".join(f"{name!r} ({count})" for name, count in few)
+    smallest = sorted(few, key=lambda each: each[1])
+    named = [f"{as_code(name)} ({count})" for name, count in smallest[:_MOST_NAMED]]
+    more = len(few) - len(named)
+    listing = ", ".join(named) + (f" and {more} more" if more else "")
     sentence = (
         f"{len(few)} of {len(names)} classes have fewer than {FEW_SAMPLES} samples, so their "
         f"scores are inaccurate: {listing}"

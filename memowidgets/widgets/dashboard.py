@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import anywidget
+import numpy as np
 import traitlets
 
 from memowidgets.checks import as_code
@@ -63,6 +64,7 @@ SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 MOST_OTHERS = 2  # scores beside the one on show, whose curves can still be told apart
 REFERENCE = "reference"  # the score of reference models
+_DENIALS = ("not learned", "knows no labels", "equal rows")  # keys of notes
 _GUESSES = "the model is no better than guessing"
 _HIGH_LOSS = "half of the training samples still have a high loss"
 NO_WORK = {"busy": False, "done": 0, "total": 0, "what": "", "seconds_left": None}
@@ -672,7 +674,8 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
             self._notes = list(map(str, found.notes))
             known = judged.memorized is not None
             wire = {} if known else self._source.steps().wire
-            self._steps = wire and {**wire, "metric": pick.metric}
+            predicts = _predicts(found)
+            self._steps = wire and {**wire, "metric": pick.metric, "predicts": predicts}
             self._fresh()
         self._compare_with_others()
 
@@ -876,6 +879,13 @@ def packed_choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
         }
         for c in choices
     ]
+
+
+def _predicts(found: Scored) -> bool:
+    """Whether scores may say who will be memorised: no note denies it, and they differ."""
+    denied = any(note.key in _DENIALS for note in found.warnings)
+    is_one = len(np.unique(found.scores)) < 2
+    return not denied and not is_one
 
 
 def _choices_of(source: Source) -> dict[str, Sequence[Choice]]:

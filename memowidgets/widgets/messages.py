@@ -7,7 +7,7 @@ list, as the TypeScript compiler checks the page's code.
 
 # Without `from __future__ import annotations`, under which NotRequired would not be seen.
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import (
@@ -385,35 +385,49 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """Lines of Python that a reader copies, unfolded in place.
+
+    Attributes
+    ----------
+    title : str
+        What unfolds them.
+    said : str
+        What stands above them.
+    code : str
+        The lines.
+    """
+
+    title: str
+    said: str
+    code: str
+
+
+@dataclass(frozen=True)
 class NextStep:
     """Models that would say more of which samples are memorised.
 
     Attributes
     ----------
     what : str
-        What is trained, in a sentence without its full stop.
+        What is trained, or what to do instead, in a sentence without its full stop.
     missing : Missing
         The button that trains them, or why they cannot be trained.
-    costs : str
-        What it takes where a new run is needed for it; else "".
-    code : str
-        Lines of Python that begin that run; else "".
+    lines : Lines, optional
+        What begins a new run where one is needed for it.
     """
 
     what: str
     missing: Missing
-    costs: str = ""
-    code: str = ""
+    lines: Lines | None = None
 
     @property
-    def wire(self) -> dict[str, str]:
+    def wire(self) -> dict[str, Any]:
         """The same for the page."""
         return {
-            "what": self.what,
+            "said": self.missing.why_not or self.what,
             "button": self.missing.label,
-            "why_not": self.missing.why_not,
-            "costs": self.costs,
-            "code": self.code,
+            "lines": None if self.lines is None else asdict(self.lines),
         }
 
 
@@ -433,7 +447,7 @@ class Steps:
     know: NextStep
 
     @property
-    def wire(self) -> dict[str, dict[str, str]]:
+    def wire(self) -> dict[str, dict[str, Any]]:
         """The same for the page."""
         return {"more": self.more.wire, "know": self.know.wire}
 

@@ -276,19 +276,18 @@ def test_shadow_models_are_offered_where_they_can_be_trained_else_it_says_why(
         (arrays, "shadow_gaps"),
         (untrained, "train"),
     ):
-        missing = view_of(audit).steps().know.missing
-        assert (missing.button, missing.trains) == ("Compute", False)
-        assert word in missing.why_not
-    assert "reference_gaps" in view_of(arrays).steps().more.missing.why_not
+        know = view_of(audit).steps().wire["know"]
+        assert know["button"] == ""
+        assert word in know["said"]
+    assert "reference_gaps" in view_of(arrays).steps().wire["more"]["said"]
     practitioner.train(stop_at_drop=0.5)
     steps = view_of(practitioner).steps()
     assert "short models" in steps.more.missing.button
     assert (steps.know.missing.label, steps.know.missing.why_not) == ("", "")
-    assert "half of the data" in steps.know.costs
+    lines = steps.know.lines
+    assert "half of the data" in lines.said
     scope = {"mw": mw, "model": mw.models.ConvNet(16), "data": small_data()}
-    first, second = steps.know.code.replace("with-half", str(tmp_path / "new")).split(
-        "\n"
-    )
+    first, second = lines.code.replace("with-half", str(tmp_path / "new")).split("\n")
     exec(first, scope)
     assert len(scope["audit"].data) == len(practitioner.data)
     assert "run_shadows(32)" in second

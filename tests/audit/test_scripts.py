@@ -8,11 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 import memowidgets as mw
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.store import NotThereError, RunDirectory, StoreError
 from memowidgets.training.script import Known
 from tests.training.small import Inline
@@ -444,9 +446,21 @@ def test_a_fork_with_other_labels_says_what_to_do(audit, tmp_path):
         audit.fork(tmp_path / "fork", audit.data, start="prediction")
 
 
+@pytest.mark.parametrize("call", ["from_script", "from_estimator"])
+def test_the_steps_begin_a_run_like_this_one(tmp_path, call):
+    given = (Script(), DATA)
+    if call == "from_estimator":
+        given = (LogisticRegression(), np.eye(90), np.arange(90) % 3)
+    audit = getattr(mw.Audit, call)(*given, tmp_path, members="all")
+    know = AuditView(audit).steps().know
+    assert f"mw.Audit.{call}(" in know.lines.code
+
+
 def test_opened_without_its_script_it_is_read_and_says_how_to_go_on(audit):
     opened = mw.Audit.open(audit.path, data=DATA)
     assert opened.evaluate("loss", eta=1.0).auc == audit.evaluate("loss", eta=1.0).auc
+    more = AuditView(opened).steps().wire["more"]
+    assert ("from_script" in more["said"], more["button"]) == (True, "")
     with pytest.raises(NotThereError, match="from_script"):
         opened.run_shadows(30)
     with pytest.raises(NotThereError, match="from_script"):

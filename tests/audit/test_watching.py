@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import random
 from pathlib import Path
@@ -258,6 +259,11 @@ def test_the_audit_is_one_without_ground_truth(watched, data, tmp_path):
     assert {"guess", "p_label"} <= set(flagged)
     dashboard = audit.dashboard()
     assert dashboard.state["metric"] == "psmi"
+    more, know = dashboard._steps["more"], dashboard._steps["know"]
+    assert (more["button"], know["button"]) == ("", "")
+    assert "fit(rows, watch, seed)" in more["said"]
+    assert "Audit.from_script(fit" in more["lines"]["code"]
+    ast.parse("\n".join(step["lines"]["code"] for step in (more, know)))
     dashboard.metric = "reference"
     assert "was recorded by mw.watch" in dashboard._message["text"], (
         "it is listed with the reason"

@@ -16,6 +16,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import memowidgets as mw
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.models import device as device_room
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
@@ -791,6 +792,8 @@ def test_a_recorded_training_is_not_trained_on_by_the_audit(fresh, record):
         StoreError, match=r"was recorded from a Trainer, .* trainer\.train\(resume"
     ):
         audit.train()
+    instead = AuditView(audit).steps().more.lines.code
+    assert "callbacks=[watch.callback]" in instead
     for work, kind in (
         (audit.run_references, "reference"),
         (audit.run_shadows, "shadow"),

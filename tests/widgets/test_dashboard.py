@@ -394,7 +394,7 @@ def test_a_click_trains_what_draws_the_roc(opened):
     assert dashboard.computed
     nothing, _ = opened(truth=False)
     know = told(nothing, "steps")["know"]
-    assert (know["button"], know["why_not"]) == ("", "these samples are made up")
+    assert (know["button"], know["said"]) == ("", "these samples are made up")
 
 
 def test_a_click_trains_short_models_and_shows_what_they_say(opened, monkeypatch):

@@ -48,9 +48,11 @@ from memowidgets.progress import Progress, duration_in_words
 from memowidgets.registry import all_rows, find_row, own_names
 from memowidgets.report.page import as_page
 from memowidgets.store import NotThereError, StoreError, without_advice
+from memowidgets.training.estimator import EstimatorScript
 from memowidgets.vocabulary import Note, size_in_words, visible, whole
 from memowidgets.widgets.messages import (
     Choice,
+    Lines,
     Missing,
     Moment,
     NextStep,
@@ -74,6 +76,27 @@ _MORE_OF_ARRAYS = (
 _TRUTH_OF_ARRAYS = (
     "give log_lira, or shadow_gaps and shadow_members of models trained on halves"
 )
+_MORE_OF_A_LOOP = (
+    "wrap your script as fit(rows, watch, seed), which two short trainings call too"
+)
+_TRUTH_OF_A_LOOP = f"{_SHADOWS} trainings of the same script say which are memorised"
+_HOW_OF_A_LOOP = (
+    "A script that is a function of its rows trains the target on one half of the data, and the "
+    "models to compare with on others. More is in docs/your_training_loop.md."
+)
+_LOOP = """def fit(rows, watch, seed):
+    module = make_module()
+    loader = DataLoader(Subset(data, rows), batch_size=32, shuffle=True)
+    watch.follow(module, steps_per_epoch=len(loader))
+    # your loop, which returns where watch.step() is True
+"""
+_TRAINER = """def fit(rows, watch, seed):
+    model = make_model()
+    watch.follow(mw.models.SequenceClassifier.from_model(model, tokenizer))
+    Trainer(..., model=model, train_dataset=train_set.select(rows),
+            callbacks=[watch.callback]).train()
+"""
+_NOTHING = Missing(button="")
 _FEW_SECONDS = 10.0  # to start the processes takes about as long
 
 
@@ -234,10 +257,15 @@ class AuditView:
         """What would say more of which members are memorised, with its price, or why it can't."""
         evidence = self._audit.evidence
         if evidence.given:
-            return Steps(
-                NextStep("", Missing(why_not=_MORE_OF_ARRAYS)),
-                NextStep("", Missing(why_not=_TRUTH_OF_ARRAYS)),
-            )
+            return _instead(_MORE_OF_ARRAYS, _TRUTH_OF_ARRAYS)
+        run = self._audit.run
+        if run.recorded_from:
+            return _of_a_loop(_TRAINER if "Trainer" in run.recorded_from else _LOOP)
+        try:
+            run.check_can("train other models")
+        except NotThereError as error:
+            same = f"the same, and then {_SHADOWS} models on other halves of the data"
+            return _instead(error.do, same)
         more = NextStep("", self._missing_references(evidence))
         return Steps(more, self._to_know())
 
@@ -247,14 +275,14 @@ class AuditView:
         if run.trains_on_all:
             seconds = run.seconds_of_another(_SHADOWS + 1)
             about = "" if seconds is None else f", at most about {_in_words(seconds)}"
-            return NextStep(
-                f"{_SHADOWS} models, each without half of the data{about}",
-                Missing(button=""),
+            lines = Lines(
+                "What it costs",
                 "To know which are memorised, half of the data must be left out. A new run trains "
                 f"its target anew, and then {_SHADOWS} models{about}.",
-                'audit = mw.Audit(model, data, path="with-half", members="half")\n'
-                f"audit.train(); audit.run_shadows({_SHADOWS})",
+                f"audit = {_begun_anew(run)}\naudit.train(); audit.run_shadows({_SHADOWS})",
             )
+            said = f"{_SHADOWS} models, each without half of the data{about}"
+            return NextStep(said, _NOTHING, lines)
         try:
             n, each = run.shadows_to_train(_SHADOWS), run.seconds_of_a_shadow()
         except (ValueError, StoreError) as error:
@@ -485,6 +513,33 @@ class AuditView:
             lambda: class_nearby(evidence, layer, checkpoint, of_classes),
         )
         return None if found is None else found[positions]
+
+
+def _instead(more: str, know: str) -> Steps:
+    """Return what a reader does who has nothing here that could train."""
+    return Steps(NextStep(more, _NOTHING), NextStep(know, _NOTHING))
+
+
+def _of_a_loop(script: str) -> Steps:
+    """Return how a loop of a user's becomes a script that can train other models."""
+    begun = 'audit = mw.Audit.from_script(fit, data, path="with-half")'
+    trained = f"audit.train(); audit.run_references({_REFERENCES})"
+    code = f"{script}\n{begun}\n{trained}"
+    how = Lines("How", _HOW_OF_A_LOOP, code)
+    know = Lines("How", "After these lines:", f"audit.run_shadows({_SHADOWS})")
+    return Steps(
+        NextStep(_MORE_OF_A_LOOP, _NOTHING, how),
+        NextStep(_TRUTH_OF_A_LOOP, _NOTHING, know),
+    )
+
+
+def _begun_anew(run: Run) -> str:
+    """Return the call that begins a run like this one, which leaves half of the data out."""
+    if run.script is not None and isinstance(run.script.fit, EstimatorScript):
+        return 'mw.Audit.from_estimator(classifier, X, y, path="with-half")'
+    if run.script is not None:
+        return 'mw.Audit.from_script(fit, data, path="with-half")'
+    return 'mw.Audit(model, data, path="with-half", members="half")'
 
 
 def _checkpoints(evidence: Evidence) -> list[Choice]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from memowidgets.registry import Score
 
 _QUICK_VALUES = 2_000_000
+_QUICK_PAIRS = 200_000  # of a sample and a class, whose Gaussian it is compared with
 _MOMENT = 1.0  # second: what takes less is computed while time runs
 _MOST_SCORES = 1_000_000  # of all checkpoints in a page that holds them
 
@@ -135,8 +136,11 @@ def _values_at(
 def is_small(row: Score, asked: Inputs) -> bool:
     """Whether each of the package's own scores that are to be computed takes about a second."""
     parts = parts_of(row, asked)
-    own = [part.asked for part in parts if part.row.name in own_names()]
-    return all(map(_has_few_values, own))
+    own = [part for part in parts if part.row.name in own_names()]
+    pairs = len(asked.evidence.members) * asked.evidence.n_options
+    if pairs > _QUICK_PAIRS and any(part.row.fits_classes for part in own):
+        return False
+    return all(_has_few_values(part.asked) for part in own)
 
 
 def _has_few_values(asked: Inputs) -> bool:

@@ -76,7 +76,8 @@ export class Answers {
     this.truly.tell("", truly);
     this.truly.element.hidden = !settled || truly === "";
     this.only.tell(settled ? whole(flaggedOnly) : "…", " flagged only");
-    this.found.element.hidden = this.only.element.hidden = !known;
+    this.found.element.hidden = !known || memorized === 0;
+    this.only.element.hidden = !known;
     write(
       this.line,
       close === 1
@@ -207,15 +208,19 @@ export class Look {
   }
 
   /**
-   * Writes the name of τ beside its line.
-   * @param {string} text
+   * Writes the name of τ beside its line, where the first of these has room on a side of it.
+   * @param {string[]} names  the shortest is the last
    * @param {number} x  pixel of τ
    * @param {number} width  of the plot
    */
-  name(text, x, width) {
+  name(names, x, width) {
+    const long = (/** @type {string} */ text) => 18 + 7 * text.length;
+    const isRight = (/** @type {string} */ text) => x + long(text) + 10 < width;
+    const fits = (/** @type {string} */ text) => isRight(text) || x >= long(text);
+    const text = names.find(fits) ?? names[names.length - 1];
     write(this.text, text);
-    const long = 18 + 7 * text.length;
-    this.text.style.left = `${(x + long + 10 < width ? x + 12 : Math.max(0, x - long)).toFixed(1)}px`;
+    const left = isRight(text) ? x + 12 : Math.max(0, x - long(text));
+    this.text.style.left = `${left.toFixed(1)}px`;
   }
 }
 

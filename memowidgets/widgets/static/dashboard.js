@@ -32,8 +32,13 @@ export default {
     timeline.onTime = (place) => inspector?.opened.moveTo(place);
     bar.tools.prepend(compare.button);
     bar.tools.append(explorer.toggle);
+    const blank = html("div", { class: "mw-blank", "aria-hidden": "true" });
+    const places = ["dots", "steps", "list", "sample"];
+    blank.append(...places.map((part) => html("i", { class: `mw-blank-${part}` })));
+    bar.root.append(blank);
     const inspect = () => {
       if (!lists || inspector !== null || !model.get("_data").values) return;
+      blank.remove();
       inspector = new Inspector(model, box, true);
       bar.exporting.hidden = false;
       bar.exporting.addEventListener("click", () =>

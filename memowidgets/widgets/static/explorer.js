@@ -392,7 +392,8 @@ export class Explorer {
     this.steps.element.hidden = !steps;
     if (steps) {
       const busy = this.model.get("_work")?.busy === true;
-      this.steps.show(next, busy, (this.model.get("_early") ?? "") === "");
+      const early = (this.model.get("_early") ?? "") !== "";
+      this.steps.show(next, busy, early);
     }
     const none = this.scores.memorized === 0;
     const which = this.data.truth === "" ? "memorised" : `among the ${this.data.truth}`;
@@ -507,7 +508,7 @@ export class Explorer {
   nameFixed(place) {
     const { histogram, look } = this;
     const fixed = look.fixed.textContent ?? "";
-    look.name(fixed, histogram.x(place), histogram.element.clientWidth);
+    look.name([fixed], histogram.x(place), histogram.element.clientWidth);
   }
 
   /** Moves what depends on τ. Everything else stays as it is drawn. */
@@ -524,11 +525,10 @@ export class Explorer {
           ? " ←"
           : "";
     const many = whole(counts.flagged);
-    this.look.name(
-      `τ = ${text}${beyond} · ${many} of ${whole(scores.n)} flagged`,
-      x,
-      histogram.element.clientWidth,
-    );
+    const name = `τ = ${text}${beyond}`;
+    const short = `${name} · ${many}`;
+    const names = [`${short} of ${whole(scores.n)} flagged`, `${short} flagged`, name];
+    this.look.name(names, x, histogram.element.clientWidth);
     const { asked, data, tau } = this;
     const plays = (this.model.get("_timeline")?.moments ?? []).length > 1;
     const of = { n: scores.n, flagged: counts.flagged };

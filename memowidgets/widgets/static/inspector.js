@@ -452,7 +452,7 @@ export class Inspector {
     write(
       this.empty,
       this.search === ""
-        ? "No sample here. Move τ, or choose another filter."
+        ? "No sample here. Move τ, or choose another tab."
         : `No sample here matches “${nameText(this.search)}”.`,
     );
     this.showChosen();

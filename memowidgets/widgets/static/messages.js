@@ -456,19 +456,26 @@
  */
 
 /**
+ * Lines of Python to copy, unfolded in place.
+ * @typedef {object} Lines
+ * @property {string} title
+ * @property {string} said
+ * @property {string} code
+ */
+
+/**
  * Models that would say more of which samples are memorised.
  * @typedef {object} Step
- * @property {string} what
+ * @property {string} said  what is trained, what to do instead, or why none can be
  * @property {string} button  "" where nothing can be trained
- * @property {string} why_not
- * @property {string} costs  what it takes where a new run is needed
- * @property {string} code  lines that begin that run, "" where none is needed
+ * @property {Lines | null} lines  what begins a new run, where one is needed
  */
 
 /**
  * Trait `_steps`: what would say more of which samples are memorised. Empty where that is known.
  * @typedef {object} Steps
  * @property {string} metric  the score on show
+ * @property {boolean} predicts  whether nothing denies that it does
  * @property {Step} more
  * @property {Step} know
  */

@@ -1,10 +1,10 @@
 /** What stands in the ROC's place where nobody knows who is memorised: three steps, with their prices. */
 
 import { html, write } from "./dom.js";
-import { asSentence } from "./wire.js";
 
 /** @typedef {import("./messages.js").Steps} Next */
 /** @typedef {import("./messages.js").Step} Offer */
+/** @typedef {import("./messages.js").Lines} Lines */
 
 /** Least, mean and most of what is memorised that the lowest tenth holds, in per cent: docs/measurements.md. */
 const HOLDS = /** @type {Record<string, [number, number, number]>} */ ({
@@ -29,21 +29,25 @@ export class Steps {
   /**
    * @param {Next} next
    * @param {boolean} busy  whether models are trained already
-   * @param {boolean} predicts  whether a score predicts anything here
+   * @param {boolean} early  whether the model has learned too little here
    */
-  show(next, busy, predicts) {
-    const shown = JSON.stringify([next, busy, predicts]);
+  show(next, busy, early) {
+    const shown = JSON.stringify([next, busy, early]);
     if (shown === this.shown) return;
     this.shown = shown;
-    const { metric, more, know } = next;
+    const { metric, predicts, more, know } = next;
     const found = metric === "reference";
     const first = html("p", {}, html("b", {}, "Scored."));
     const isKnown = metric === "psmi" && predicts; // what the lowest tenth holds
     if (isKnown) first.append(` ${holding("The lowest tenth", SCORED)}`);
     const second = html("p", {}, html("b", {}, found ? "Found more." : "Find more:"));
-    const could = more.why_not === "" ? `a tenth that holds ${MORE}.` : sentence(more);
-    second.append(` ${found ? holding("The lowest tenth", MORE) : could}`);
-    const third = html("p", {}, html("b", {}, "Know it:"), ` ${sentence(know)}`);
+    const isOffered = !found && more.button !== "";
+    const holds = found ? predicts : isOffered && !early;
+    if (found && holds) second.append(` ${holding("The lowest tenth", MORE)}`);
+    else if (holds) second.append(` a tenth that holds ${MORE}.`);
+    else if (isOffered) second.append(" short trainings on other samples.");
+    else if (!found) second.append(` ${more.said}.`);
+    const third = html("p", {}, html("b", {}, "Know it:"), ` ${know.said}.`);
     const train = (
       /** @type {Offer} */ { button },
       /** @type {"references" | "check"} */ type,
@@ -54,9 +58,10 @@ export class Steps {
         found ? "✓" : "2",
         second,
         found ? null : train(more, "references"),
-        found || more.why_not === "" ? range("reference") : null,
+        holds ? range("reference") : null,
+        found ? null : unfolded(more),
       ),
-      step("3", third, train(know, "check"), know.code === "" ? null : costs(know)),
+      step("3", third, train(know, "check"), unfolded(know)),
     );
   }
 
@@ -84,11 +89,6 @@ export class Steps {
  */
 function holding(what, share) {
   return `${what} holds ${share} of what will be memorised.`;
-}
-
-/** @param {Offer} offer */
-function sentence({ what, why_not: why }) {
-  return asSentence(why === "" ? what : why);
 }
 
 /**
@@ -130,10 +130,12 @@ function range(metric) {
 }
 
 /**
- * What it takes to leave half of the data out, unfolded in place, and the lines that do it.
- * @param {Offer} know
+ * Lines that a reader copies, unfolded in place.
+ * @param {Offer} offer
  */
-function costs({ costs: said, code }) {
+function unfolded({ lines }) {
+  if (lines === null) return null;
+  const { title, said, code } = lines;
   const copy = html("button", { type: "button", class: "mw-button" }, "Copy the lines");
   copy.addEventListener("click", () => {
     navigator.clipboard.writeText(code).then(
@@ -144,7 +146,7 @@ function costs({ costs: said, code }) {
   return html(
     "details",
     { class: "mw-costs" },
-    html("summary", {}, "What it costs"),
+    html("summary", {}, title),
     html("p", {}, said),
     html("pre", {}, code),
     copy,

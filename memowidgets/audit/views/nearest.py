@@ -18,6 +18,7 @@ NEIGHBOURS = 6
 _ROWS_AT_ONCE = 4096
 _COMPARED_AT_ONCE = 128
 _PRODUCTS = 2 * 10**10  # multiplications that take about a second
+_TO_SORT = 200  # multiplications that take as long as to sort one distance in
 _FEWEST = 1000  # members among which the nearest are looked for
 
 
@@ -130,7 +131,8 @@ def majority_of_nearest(
     array([1, 0])
     """
     n, width = len(states), int(np.prod(states.shape[1:]))
-    most = max(_FEWEST, _PRODUCTS // max(1, len(rows) * width))
+    products = len(rows) * (width + _TO_SORT)
+    most = max(_FEWEST, _PRODUCTS // max(1, products))
     among = np.arange(n)
     if n > most:
         among = np.sort(np.random.default_rng(0).choice(n, most, replace=False))

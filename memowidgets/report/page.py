@@ -7,6 +7,7 @@ import hashlib
 import html
 import io
 import json
+import math
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -158,12 +159,16 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
     if log_lira is not None:
         known = np.where(np.isfinite(log_lira), log_lira, None)  # type: ignore[call-overload]
         columns["log_lira"] = known[chosen].tolist()
+    if content.support is not None:
+        both = zip(*(of[chosen].tolist() for of in content.support), strict=True)
+        columns["support"] = [None if math.isnan(n) else [n, of] for n, of in both]
     shown = content.samples is not None
     if not shown:  # nothing of a sample leaves with the page
         scored = replace(scored, labels=None, probabilities=None)
     rows = Listed(replace(scored, log_lira=log_lira, truth=None), content.eta)
     return {
         "columns": columns,
+        "eta": content.eta,
         "digits": digits_for(scored.scores),
         "score_name": readable(short_title(scored.title)),
         "choices": list(CHOICES),

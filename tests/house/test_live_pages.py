@@ -544,6 +544,7 @@ def test_two_scores_at_two_layers_are_compared_and_the_view_is_sent_as_a_link(li
     assert compared[0] == compared[1]
     page.get_by_role("button", name="close").click()
     page.locator('[data-filter="flagged only"]').click()
+    page.locator(".mw-models i").first.wait_for()  # a square for each model
     move_eta(page, 3)
     type_tau(page, "0.05")
     page.get_by_role("button", name="search, order, select").click()

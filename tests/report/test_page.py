@@ -138,9 +138,11 @@ def test_scores_against_the_class_are_those_of_plots_and_samples(chromium, tmp_p
 
 
 def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
-    content = plain()
-    judged = content.scored.judged
-    scores, log_lira = content.scored.scores[judged], content.scored.log_lira[judged]
+    scored = plain().scored
+    models = scored.positions % 9 + 10
+    content = plain(support=(np.minimum(models, 12.0), models))
+    judged = scored.judged
+    scores, log_lira = scored.scores[judged], scored.log_lira[judged]
     with shown(chromium, write(content, tmp_path / "a.html")) as page:
         for eta, at in ((3.0, 0.0), (7.2, 0.1), (4.0, -0.1)):
             move_eta(page, eta)
@@ -162,6 +164,13 @@ def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
         first.get_by_text(f"member {most}", exact=True).wait_for()
         first.press("Enter")
         page.locator(".mw-opened").get_by_text(f"member {most}", exact=True).wait_for()
+        squares = page.locator(".mw-models i")
+        assert squares.count() == models[most]  # one for each model
+        assert page.locator(".mw-models .mw-on").count() == min(12, models[most])
+        move_eta(page, 7.2)
+        squares.first.wait_for(state="detached")  # they were counted at another η
+        move_eta(page, 4.0)
+        squares.first.wait_for()
         page.keyboard.press("Escape")
         page.keyboard.press("k")  # a report can't be changed
         page.get_by_role("button", name="search, order, select").click()

@@ -700,7 +700,15 @@ export class Recorded {
     const { samples } = content;
     if (samples === null) return;
     const layer = model.get("layer");
-    const known = detailOf(content, view, layer, logLira[position], position);
+    const asRecorded = model.get("eta_committed") === content.eta;
+    const known = detailOf(
+      content,
+      view,
+      layer,
+      logLira[position],
+      position,
+      asRecorded,
+    );
     const near = nearestOf(
       samples,
       `${view.layer || layer} ${view.checkpoint}`,

@@ -5,6 +5,8 @@ import { scoresOf } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
 
+const NOT_COUNTED = 255;
+
 /**
  * @typedef {object} Shadows  one member after the other
  * @property {number} models
@@ -13,6 +15,7 @@ import { scoresOf } from "./views.js";
  * @property {Uint8Array} inside  a bit each
  * @property {Uint8Array} target  float32
  * @property {Uint8Array} fits  float32: mean and variance inside, then outside
+ * @property {Uint8Array} support  models that memorised it at the recorded η, and those that trained on it
  */
 
 /** @typedef {import("../../widgets/static/messages.js").Picked} Choice */
@@ -30,9 +33,10 @@ import { scoresOf } from "./views.js";
  * @param {string} layer  that is picked
  * @param {number} logLira
  * @param {number} position
+ * @param {boolean} asRecorded  whether η is where it was recorded
  * @returns {import("../../widgets/static/messages.js").Known}
  */
-export function detailOf(audit, shown, layer, logLira, position) {
+export function detailOf(audit, shown, layer, logLira, position, asRecorded) {
   const { choices, views, samples } = audit;
   const of = views.filter((view) => view.metric === shown.metric);
   const all = choices.layers.map((choice) => ({
@@ -62,7 +66,10 @@ export function detailOf(audit, shown, layer, logLira, position) {
     layers,
     scores,
     digits: shown.digits,
-    shadows: samples && shadowsOf(samples.shadows, logLira, position),
+    shadows: samples && {
+      ...shadowsOf(samples.shadows, logLira, position),
+      support: asRecorded ? supportOf(samples.shadows, position) : null,
+    },
     neighbours: [],
     notes: [],
   };
@@ -102,4 +109,15 @@ function shadowsOf(
     logLira,
     checkpoint,
   };
+}
+
+/**
+ * How many models memorised a member, of how many that trained on it; null where too few did.
+ * @param {Shadows} shadows
+ * @param {number} position
+ * @returns {[number, number] | null}
+ */
+function supportOf({ support }, position) {
+  const [many, of] = support.subarray(2 * position, 2 * position + 2);
+  return of === undefined || many === NOT_COUNTED ? null : [many, of];
 }

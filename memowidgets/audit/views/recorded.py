@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.truth import member_gaps
+from memowidgets.audit.numbers.truth import member_gaps, support
 from memowidgets.audit.views.answers import AuditView
 from memowidgets.audit.views.nearest import all_nearest
 from memowidgets.data.dataset import WithheldDataset
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parents[1] / "static"
 ETA = 4.0
+NOT_COUNTED = 255  # members that too few models trained on
 LEVELS = 255  # of standard errors: each counts as the next level above it
 MOST_GAP = 300.0  # logits; what is beyond is drawn there
 WHOLE_PROBABILITY = 65535  # of a probability that is sent in two bytes
@@ -344,6 +345,11 @@ class Recorded:
     def _shadows(self) -> dict[str, Any]:
         """Return what the picture of LiRA needs of every member, one member after the other."""
         checkpoint, members, gaps, target = member_gaps(self.evidence)
+        counts = support(self.evidence, ETA)
+        many = np.zeros((0, 2))
+        if counts is not None:
+            pairs = np.stack([counts.memorized, counts.models], axis=1)[self.rows]
+            many = np.nan_to_num(pairs, nan=NOT_COUNTED)
         sides = self.view.fits(self.evidence)
         gaps = np.clip(gaps[:, self.rows], -MOST_GAP, MOST_GAP)
         fits = np.stack([moment for side in sides for moment in side], axis=1)
@@ -354,6 +360,7 @@ class Recorded:
             "inside": np.packbits(members[:, self.rows].T.ravel()).tobytes(),
             "target": target[self.rows].astype("<f4").tobytes(),
             "fits": fits[self.rows].astype("<f4").tobytes(),
+            "support": many.astype("u1").tobytes(),
         }
 
     def still(self) -> str:

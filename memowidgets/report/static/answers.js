@@ -11,6 +11,7 @@
  * @property {(number | null)[]} [log_lira]
  * @property {number[]} [canaries]
  * @property {number[]} [right]  1 where the finished model gives the label
+ * @property {([number, number] | null)[]} [support]  models that memorised it at `eta`, of those that trained on it
  */
 
 /**
@@ -21,6 +22,7 @@
  * @property {Partial<Item>[] | null} items
  * @property {Uint8Array} [pixels]  of all items
  * @property {(number | null)[]} [labels]
+ * @property {number} [eta]  at which `support` was counted
  * @property {string} score_name
  * @property {number} digits
  * @property {string[]} choices  decisions
@@ -310,6 +312,7 @@ export class Answers {
    */
   item(row) {
     const { columns } = this;
+    const asCounted = this.standing().eta === this.wire.eta;
     const score = columns.scores[row];
     const error = columns.errors?.[row] ?? null;
     return {
@@ -331,6 +334,7 @@ export class Answers {
       uncertain: this.isClose(row),
       logLira: columns.log_lira?.[row] ?? null,
       right: columns.right ? columns.right[row] === 1 : null,
+      support: asCounted ? (columns.support?.[row] ?? null) : null,
       decision: this.decisionOf(row),
       canary: columns.canaries?.[row] === 1,
     };

@@ -172,6 +172,7 @@
  * @property {boolean} uncertain
  * @property {number | null} logLira
  * @property {boolean | null} right
+ * @property {[number, number] | null} [support]  of a report, which has no shadow models
  * @property {string} decision
  * @property {string} to
  * @property {string} note

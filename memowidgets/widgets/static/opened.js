@@ -409,20 +409,21 @@ export function reason(item, near) {
  */
 function outcome(item, memorized, known) {
   const shadows = known?.shadows ?? null;
+  const support = shadows?.support ?? item.support ?? null;
   const [inside, outside] = shadows?.models ?? [0, 0];
   const parts = [];
   if (shadows !== null && Math.min(inside, outside) < FEWEST)
     parts.push(
       `Too few models to say whether it is memorised: ${inside} trained on it, ${outside} did not.`,
     );
-  else if (memorized !== null || shadows?.support)
-    parts.push(verdict(memorized, shadows?.support ?? null));
+  else if (memorized !== null || support !== null)
+    parts.push(verdict(memorized, support));
   const later = changeOfMind(item);
   if (later !== "") parts.push(later);
   if (parts.length === 0) return [];
   const found = [html("p", {}, parts.join(" "))];
-  if (shadows?.support && shadows.support[1] <= MOST_SQUARES)
-    found.push(squares(memorized, shadows.support));
+  if (support !== null && support[1] <= MOST_SQUARES)
+    found.push(squares(memorized, support));
   return [...found, ...remarks(known)];
 }
 

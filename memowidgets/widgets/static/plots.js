@@ -235,9 +235,7 @@ export class Side {
       counts.reduce((sum, count) => sum + count, 0) <= this.most &&
       this.pitch >= SMALLEST;
     if (!this.dots) this.pitch = room / top;
-    this.scale = this.dots
-      ? "one dot each"
-      : `dots to ${MOST_FLAGGED} flagged, highest bar ${whole(top)}`;
+    this.scale = this.dots ? "one dot each" : `highest bar ${whole(top)}`;
     Object.assign(this, { line, sign, room });
     this.element.setAttribute(
       "class",

@@ -672,10 +672,11 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
                 if note.key != "not learned"  # which is said above
             ]
             self._notes = list(map(str, found.notes))
-            known = judged.memorized is not None
-            wire = {} if known else self._source.steps().wire
-            predicts = _predicts(found)
-            self._steps = wire and {**wire, "metric": pick.metric, "predicts": predicts}
+            steps: dict[str, Any] = {}
+            if judged.memorized is None:
+                steps |= self._source.steps().wire
+                steps |= {"metric": pick.metric, "predicts": _predicts(found)}
+            self._steps = steps
             self._fresh()
         self._compare_with_others()
 

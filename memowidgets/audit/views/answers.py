@@ -77,9 +77,11 @@ _TRUTH_OF_ARRAYS = (
     "give log_lira, or shadow_gaps and shadow_members of models trained on halves"
 )
 _MORE_OF_A_LOOP = (
-    "wrap your script as fit(rows, watch, seed), which two short trainings call too"
+    "wrap your script as fit(rows, watch, seed), then train two short models"
 )
-_TRUTH_OF_A_LOOP = f"{_SHADOWS} trainings of the same script say which are memorised"
+_TRUTH_OF_A_LOOP = (
+    f"{_SHADOWS} models of the same script, each without half of the data"
+)
 _HOW_OF_A_LOOP = (
     "A script that is a function of its rows trains the target on one half of the data, and the "
     "models to compare with on others. More is in docs/your_training_loop.md."

@@ -148,7 +148,7 @@ function unfolded({ lines }) {
     { class: "mw-costs" },
     html("summary", {}, title),
     html("p", {}, said),
-    html("pre", {}, code),
+    html("pre", { tabindex: 0, role: "group", "aria-label": "Lines to copy" }, code),
     copy,
   );
 }

@@ -43,6 +43,9 @@ LOADED = {
 READABLE = {
     'class="caption" role="heading"': 'class="caption" role="heading" aria-level="2"',
     '<div class="highlight"><pre>': '<div class="highlight"><pre tabindex="0">',
+    '<div class="content-icon-container">': (
+        '<div class="content-icon-container" role="region" aria-label="tools">'
+    ),
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="all pages">',
     '<aside class="toc-drawer': '<aside aria-label="this page" class="toc-drawer',
     '<th class="head"><p></p></th>': "<td><p></p></td>",

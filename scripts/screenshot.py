@@ -45,6 +45,7 @@ MOST_FRAMES = 80  # while it plays
 WIDTH = 900  # pixels of the animation
 COLOURS = 128
 COMMON = 32  # colours that are kept as they are, such as white
+NEAR = 8  # levels between two colours that are taken for one
 MOVING, LOOKING, RESTING = 70, 1000, 2200  # milliseconds of a frame
 # The page's time goes on by steps, as fast as pictures of it are taken.
 CLOCK = """window.film = { now: null, waiting: new Map(), count: 0 };
@@ -264,16 +265,27 @@ def at_rest(page: Page, element: Locator) -> FloatRect:
 
 def palette(picture: Image.Image) -> Image.Image:
     """Return the colours to keep: the common ones as they are, and those farthest apart."""
-    common = sorted(picture.getcolors(picture.width * picture.height), reverse=True)[
-        :COMMON
-    ]
+    counted = picture.getcolors(picture.width * picture.height)
+    common = [colour for _, colour in sorted(counted, reverse=True)[:COMMON]]
     rare = Image.Quantize.MAXCOVERAGE  # a colour counts however little of it there is
     others = picture.quantize(COLOURS - COMMON, method=rare, dither=Image.Dither.NONE)
+    values = others.getpalette()
+    triples = [tuple(values[i : i + 3]) for i in range(0, len(values), 3)]
+    kept: list[tuple[int, ...]] = []
+    for colour in (*common, *triples):
+        # one beside a more common colour would be taken in its place
+        if not _is_near(colour, kept):
+            kept.append(colour)
     found = Image.new("P", (1, 1))
-    found.putpalette(
-        [*(c for _, colour in common for c in colour), *others.getpalette()]
-    )
+    found.putpalette([value for colour in kept for value in colour])
     return found
+
+
+def _is_near(colour: tuple[int, ...], others: list[tuple[int, ...]]) -> bool:
+    return any(
+        max(abs(a - b) for a, b in zip(colour, other, strict=True)) < NEAR
+        for other in others
+    )
 
 
 def _frame(dashboard: Locator) -> Image.Image:

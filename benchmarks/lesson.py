@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -125,7 +126,9 @@ def _on_flags(patients: Audit, exams: Audit) -> list[str]:
 
 def _on_the_price(patients: Audit) -> list[str]:
     evaluation = patients.evaluate("psmi")
-    every = evaluation.at(evaluation.threshold("tpr>=1.0"))
+    # three digits, which a reader can type, and from which no memorised note is left out
+    tau = math.ceil(1000 * evaluation.threshold("tpr>=1.0")) / 1000
+    every = evaluation.at(tau)
     zero = evaluation.at(0.0)
     return [
         (

@@ -39,7 +39,7 @@ LOADED = {
 
 
 # What the theme writes, and what everyone can use: the heading of a list of pages has a level, code
-# that is wide is scrolled by key, and each of the two asides has a name.
+# that is wide is scrolled by key, each aside has a name, and the tools of a page are in a landmark.
 READABLE = {
     'class="caption" role="heading"': 'class="caption" role="heading" aria-level="2"',
     '<div class="highlight"><pre>': '<div class="highlight"><pre tabindex="0">',

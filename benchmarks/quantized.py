@@ -28,7 +28,7 @@ PATIENTS, WRONG, SEED = 400, 0.06, 5
 TOP = 4  # blocks with adapters
 TARGETS = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
 SCORES = ("psmi", "loss", "logit_gap")
-EPOCHS, BATCH = 2, 8
+EPOCHS, BATCH = 4, 8
 
 MODELS, POOL = 8, 48
 STEPS_OF_ONE = 9

@@ -635,6 +635,9 @@ class ScriptTraining:
     def check(self, _name: str) -> None:
         """Raise if the script ignores its rows; it is called once more for that, for a few steps.
 
+        Shadow models cannot tell, because each has a seed of its own: their weights differ, whether
+        their rows do or not.
+
         Raises
         ------
         ValueError

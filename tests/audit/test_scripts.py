@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import mannwhitneyu
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -22,8 +23,8 @@ from tests.training.small import Inline
 N = 180
 WIDTH = 6
 CLASSES = 3
-BATCH = 16
-EPOCHS = 20
+BATCH = 24
+EPOCHS = 12
 PLANTED = range(0, N, 10)
 
 
@@ -45,7 +46,7 @@ class Script:
     def __init__(self, **changes):
         self.calls = []
         self.width = 64
-        self.lr = 0.02
+        self.lr = 0.015
         self.ends_at = None
         self.fails_at = None
         self.takes = lambda rows: rows
@@ -134,12 +135,18 @@ def test_the_target_trains_on_its_members_alone_and_says_where_to_look(audit):
     assert audit.checkpoints["test_loss"].notna().all()
 
 
+def is_higher(values, chosen):
+    """Whether chosen values are higher than the others, as one in a thousand draws is by chance."""
+    values = np.asarray(values)
+    test = mannwhitneyu(values[chosen], values[~chosen], alternative="greater")
+    return test.pvalue < 0.001
+
+
 def test_planted_labels_are_memorized_by_the_truth_and_found_by_scores(audit):
     planted = np.isin(audit.members, [str(i) for i in PLANTED])
-    found = audit.log_lira().to_numpy()
-    assert found[planted].mean() > 1 > found[~planted].mean()
+    assert is_higher(audit.log_lira(), planted)
     for metric in ("psmi", "loss", "reference"):
-        assert audit.evaluate(metric, eta=1.0).auc > 0.7
+        assert is_higher(-audit.score(metric), planted)
     assert set(audit.flagged(share=0.1).index) & {str(i) for i in PLANTED}
 
 
@@ -190,7 +197,7 @@ def test_the_truth_is_that_of_a_loop_by_hand(audit):
     logits = watch.module.eval()(inputs).double()
     own = logits.gather(1, labels[:, None])[:, 0]
     others = logits.scatter(1, labels[:, None], -torch.inf).amax(1)
-    there = np.array(file["gap.epoch-20"])
+    there = np.array(file[f"gap.epoch-{EPOCHS}"])
     np.testing.assert_allclose(there, (own - others).detach(), atol=1e-3)
 
 
@@ -244,7 +251,7 @@ def test_interrupted_it_begins_again_and_keeps_what_was_recorded(tmp_path):
     [
         ({"width": 31}, "weights of the names and shapes"),
         ({"seeds": iter(range(9)).__next__}, "epoch-0"),
-        ({"lr": 0.03}, "epoch-1"),
+        ({"lr": 0.02}, "epoch-1"),
     ],
 )
 def test_another_script_does_not_go_on_with_a_recording(tmp_path, changes, said):
@@ -383,10 +390,11 @@ def test_parts_of_an_array_job_make_the_shadow_models_of_one_process(audit, tmp_
         parts = range(part, 4, 2)
         again.run_shadows(4, Inline(), design="balanced", indices=parts)
     assert again.n_shadows == 4
+    last = f"gap.epoch-{EPOCHS}"
     for index in range(4):
         name = f"shadows/balanced/{index:04d}"
         there, here = (RunDirectory(a.path).read_tensors(name) for a in (audit, again))
-        np.testing.assert_array_equal(there["gap.epoch-20"], here["gap.epoch-20"])
+        np.testing.assert_array_equal(there[last], here[last])
 
 
 class NeedsGpu(Script):
@@ -502,9 +510,8 @@ def test_real_worker_processes_train_the_models_of_this_process(audit, tmp_path)
     own = begun(tmp_path)
     own.train()
     own.run_shadows(2, processes=2, design="balanced")
+    last = f"gap.epoch-{EPOCHS}"
     for index in range(2):
         name = f"shadows/balanced/{index:04d}"
         there, here = (RunDirectory(a.path).read_tensors(name) for a in (audit, own))
-        np.testing.assert_allclose(
-            there["gap.epoch-20"], here["gap.epoch-20"], atol=1e-3
-        )
+        np.testing.assert_allclose(there[last], here[last], atol=1e-3)

@@ -216,13 +216,18 @@ def test_a_model_makes_only_the_passes_that_are_asked_for(audit, monkeypatch):
     )  # with the losses that other shadow models have
 
 
-def test_random_states_are_those_from_before_the_script(tmp_path):
+def test_a_script_that_seeds_and_prints_changes_no_random_state(tmp_path, capsys):
+    def told(rows, watch, seed):
+        print("one of my lines")
+        Script(seeds=lambda: 3, epochs=2)(rows, watch, seed)
+
     torch.manual_seed(7)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
-    begun(tmp_path, Script(seeds=lambda: 3, epochs=2)).train()
+    begun(tmp_path, told).train()
     assert torch.equal(before[0], torch.get_rng_state())
     assert before[1] == random.getstate()
     assert np.array_equal(before[2], np.random.get_state()[1])
+    assert capsys.readouterr().out == "one of my lines\n"
 
 
 def test_interrupted_it_begins_again_and_keeps_what_was_recorded(tmp_path):

@@ -26,7 +26,7 @@ from memowidgets.metrics.arrays import (
 )
 from memowidgets.metrics.fitted import Fitted, Look, fit, mean_along, picked_rows
 from memowidgets.metrics.projections import independent_directions
-from memowidgets.vocabulary import Note
+from memowidgets.vocabulary import Note, listed
 
 Method = Literal["control-variates", "plain"]
 
@@ -85,8 +85,8 @@ class PSMI:
         Number of directions in use.
     warnings_ : tuple of Note
         Sentences, each with a ``key``, about classes of fewer than 20 samples ("small classes"),
-        representations that know nothing of the labels ("knows no labels"), a row that has most of
-        the variance of its class ("dominant row"), and a tolerance that was not reached where
+        representations that know nothing of the labels ("knows no labels"), rows that have most of
+        the variance of their class ("dominant rows"), and a tolerance that was not reached where
         scores are within two standard errors of 0 ("imprecise").
 
     Notes
@@ -182,15 +182,7 @@ class PSMI:
             self.warnings_ += (Note("equal rows", sentence),)
         elif not knows_labels(look.sample, look.codes, self.random_state):
             self.warnings_ += (KNOWS_NO_LABELS,)
-        self.warnings_ += tuple(
-            Note(
-                "dominant row",
-                f"row {row} has more than half of the variance of its class: the other scores of "
-                "this class say little, and their standard errors are too small",
-                row=row,
-            )
-            for row in look.dominant
-        )
+        self.warnings_ += _dominant_rows(look.dominant)
         return self
 
     @overload
@@ -345,6 +337,19 @@ def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:
         f"scores are inaccurate: {listing}"
     )
     return (Note(SMALL_CLASSES, sentence, few=few),)
+
+
+def _dominant_rows(rows: tuple[int, ...]) -> tuple[Note, ...]:
+    """Return one note that names all rows with most of the variance of their class, or none."""
+    if not rows:
+        return ()
+    one = len(rows) == 1
+    named = "row" if one else "each of the rows"
+    said = (
+        f"{named} {listed(rows, _MOST_NAMED)} has more than half of the variance of its class: the "
+        "other scores of such a class say little, and their standard errors are too small"
+    )
+    return (Note("dominant rows", said, rows=rows),)
 
 
 def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:

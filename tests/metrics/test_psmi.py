@@ -508,6 +508,16 @@ def test_unequal_classes():
     assert "2048 directions leave" in stopped
 
 
+def test_one_warning_names_all_rows_that_have_most_of_the_variance_of_their_class():
+    X, y = reference.made(150, 10, 3)
+    rows = [int(np.flatnonzero(y == k)[0]) for k in range(2)]
+    X[rows] *= 1e3
+    notes = PSMI().fit(X, y).warnings_
+    (warning,) = [note for note in notes if note.key == "dominant rows"]
+    assert sorted(warning.numbers["rows"]) == sorted(rows)
+    assert all(str(row) in warning for row in rows)
+
+
 def test_one_warning_names_all_small_classes():
     X, y = reference.made(150, 10, 3)
     names = np.array(["ward c", "ward a", "ward b"])[

@@ -79,7 +79,7 @@ def test_it_is_audited_from_the_target_to_the_truth(
     assert len(audit.checkpoints) == checkpoints
     assert audit.layers == (layer,)
     audit.run_references(1, Inline())
-    audit.run_shadows(8, Inline(), design="balanced")
+    audit.run_shadows(4, Inline(), design="balanced")
     assert np.isfinite(audit.log_lira()).all()
     assert len(audit.score("reference")) == len(audit.members)
 

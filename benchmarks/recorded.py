@@ -25,8 +25,10 @@ import pandas as pd
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row
 from benchmarks.recording import export
+from memowidgets.audit.views.answers import AuditView
 from memowidgets.evaluation import Evaluation
 from memowidgets.store import run_at
+from memowidgets.widgets.inspected import Listed
 
 VARIANCES = ("shrunk", "per-sample", "global")
 ETA, ETAS = 4.0, (4.0, 6.0, 8.0, 10.0)
@@ -169,13 +171,24 @@ def readable(audit: mw.Audit) -> Iterator[str]:
         f"{_with_interval(rates[1], rates[2], ' to ')}."
     )
     memorized = audit.log_lira() >= ETA
+    flagged = audit.score("psmi") <= 0
     kinds = _kinds(audit)
+    doubted = _doubted(audit)
     for kind in sorted(set(kinds)):
         chosen = kinds == kind
-        yield (
-            f"| {kind} | {int(chosen.sum())} | {int(memorized[chosen].sum())} | "
-            f"{int((audit.score('psmi') <= 0)[chosen].sum())} |"
-        )
+        counts = (rows[chosen].sum() for rows in (memorized, flagged, doubted))
+        yield f"| {kind} | {chosen.sum()} | {' | '.join(map(str, counts))} |"
+
+
+def _doubted(audit: mw.Audit) -> pd.Series[bool]:
+    """Return which members the dashboard lists where it opens under "Label looks wrong"."""
+    dashboard = audit.dashboard()
+    place = dashboard.metric, dashboard.layer, dashboard.checkpoint
+    dashboard.close()
+    listed = Listed(AuditView(audit).view(*place))
+    if listed.looks_wrong is None:
+        raise ValueError("the recording knows no neighbours where its dashboard opens")
+    return pd.Series(listed.looks_wrong, index=audit.members)
 
 
 def _kinds(audit: mw.Audit) -> pd.Series[str]:

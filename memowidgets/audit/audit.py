@@ -1947,10 +1947,12 @@ class Audit:
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:
-    """Open an audit that is part of the package: scores and shadow models, but no samples.
+    """Open an audit that is finished: scores and shadow models, but no samples.
 
-    Samples that the package can make again are made again and shown: the generated notes of
-    ``"patients-smollm2"`` and the pictures of ``"digits"``.
+    The package has three. The larger ``"banking77-smollm2"`` and ``"cifar10-wrn"`` are in a
+    package of their own, ``memowidgets-recordings``. Samples that can be made again are made
+    again and shown: the generated notes of ``"patients-smollm2"`` and the pictures of
+    ``"digits"``.
 
     Parameters
     ----------
@@ -1969,6 +1971,8 @@ def open_recorded(name: str, data: Dataset | None = None) -> Audit:
     ------
     ValueError
         If there is no such recording, or the data lack some of its samples.
+    ModuleNotFoundError
+        If the recording is in ``memowidgets-recordings``, which is not installed.
     StoreError
         If the samples made again, or these data, are not those that were recorded.
     """

@@ -17,6 +17,7 @@ import pytest
 from scripts.lowest import lowest_versions
 
 ROOT = Path(__file__).parents[2]
+RECORDINGS = ROOT / "memowidgets" / "audit" / "recordings"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 CHECKS = ("twine", "validate-pyproject", "check-wheel-contents")
 FIRST_MINUTE = """
@@ -51,8 +52,15 @@ def python_of(version):
 
 
 def run(*command, **how):
+    """What a command prints that finds no other package than those of its environment."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, check=False, **how
+        [*map(str, command)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+        **how,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     return done.stdout
@@ -65,9 +73,9 @@ def environment(python, place):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The wheel and the sdist, built by the tool that pyproject.toml names."""
+    """Both wheels and the sdist, built by the tool that pyproject.toml names."""
     folder = tmp_path_factory.mktemp("dist")
-    for target in ("wheel", "sdist"):
+    for source, target in ((ROOT, "wheel"), (ROOT, "sdist"), (RECORDINGS, "wheel")):
         run(
             sys.executable,
             "-m",
@@ -77,7 +85,7 @@ def files(tmp_path_factory):
             target,
             "-d",
             folder,
-            cwd=ROOT,
+            cwd=source,
         )
     return sorted(folder.iterdir())
 
@@ -88,9 +96,17 @@ def test_a_package_index_takes_the_files(files, tmp_path):
     bin_ = environment(sys.executable, tmp_path / "checks")
     run(bin_ / "pip", "install", "--quiet", *CHECKS)
     run(bin_ / "twine", "check", "--strict", *files)
-    run(bin_ / "validate-pyproject", ROOT / "pyproject.toml")
-    wheels = [file for file in files if file.suffix == ".whl"]
-    run(bin_ / "check-wheel-contents", *wheels)
+    for source in (ROOT, RECORDINGS):
+        run(bin_ / "validate-pyproject", source / "pyproject.toml")
+    package, recordings = wheels(files)
+    run(bin_ / "check-wheel-contents", package)
+    # W010: it has no code
+    run(bin_ / "check-wheel-contents", "--ignore=W010", recordings)
+
+
+def wheels(files):
+    """The wheel of the package, and that of the larger recordings."""
+    return [file for file in files if file.suffix == ".whl"]
 
 
 @pytest.mark.matrix
@@ -107,7 +123,7 @@ def test_the_first_minute_in_a_fresh_environment(python, versions, files, tmp_pa
         "\n".join(f"{name}=={low}" for name, low in lowest_versions().items())
     )
     bounds = ["--constraint", lowest] if versions == "lowest" else ["--upgrade"]
-    wheel = next(file for file in files if file.suffix == ".whl")
+    wheel, _ = wheels(files)
     run(bin_ / "pip", "install", "--quiet", "--only-binary=:all:", *bounds, wheel)
     printed = run(
         bin_ / "python",

@@ -218,7 +218,18 @@ def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, fol
         mw.Audit.open(folder, mw.data.make_mcqs(80, seed=6))
 
 
-@pytest.mark.parametrize("place", sorted(opening.RECORDINGS.iterdir()))
+def test_a_recording_is_opened_where_a_wheel_of_its_own_put_it_or_that_wheel_is_named(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(opening, "RECORDINGS", tmp_path / "of the package")
+    with pytest.raises(ModuleNotFoundError, match="pip install memowidgets-recordings"):
+        mw.open_recorded("cifar10-wrn")
+    shutil.copytree(folder, tmp_path / "memowidgets_recordings" / "cifar10-wrn")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert mw.open_recorded("cifar10-wrn").recording == ABOUT
+
+
+@pytest.mark.parametrize("place", sorted(opening.installed_recordings().values()))
 def test_each_array_of_a_recording_is_what_was_packed(place):
     manifest = run_at(place).read_manifest()
     files, _ = Tensors.open_packed(place / RECORDING, fingerprints(manifest)[0])

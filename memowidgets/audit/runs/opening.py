@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from memowidgets.models import CausalLM, ConvNet, Model, SequenceClassifier, Wid
 from memowidgets.models.base import check_model
 from memowidgets.models.device import resolve_precision, torch_device
 from memowidgets.progress import progress_or_bar
-from memowidgets.store import MANIFEST, PackedRun, RunDirectory, StoreError
+from memowidgets.store import MANIFEST, RECORDING, PackedRun, RunDirectory, StoreError
 from memowidgets.training.config import Settings, TrainingConfig, restore_random_states
 from memowidgets.training.design import (
     Design,
@@ -70,6 +71,8 @@ _OF_DATA = (
 STARTS = ("scratch", "prediction")
 _CHANGES = ("anonymise", "remove", "relabel")
 RECORDINGS = Path(__file__).parents[1] / "recordings"
+# In a checkout they are among the others; else a wheel without code has them.
+_OF_ANOTHER_WHEEL = ("banking77-smollm2", "cifar10-wrn")
 
 
 def begun_run(
@@ -249,23 +252,39 @@ def _withheld(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset
     )
 
 
-# recordings, which ship with the package
+# recordings, which ship with the package or in a wheel of their own
 
 
 def recorded_source(name: str, data: Dataset | None = None) -> Run:
-    """Return the evidence of a recording that ships with the package, as `open_recorded` says.
+    """Return the evidence of a recording, as `open_recorded` says.
 
     Raises
     ------
     ValueError
         If there is no such recording, or the data lack some of its samples.
+    ModuleNotFoundError
+        If the recording is in a wheel that is not installed.
     """
-    found = sorted(folder.name for folder in RECORDINGS.glob("*") if folder.is_dir())
-    if name not in found:
-        raise ValueError(
-            f"unknown recorded audit {name!r}; there are {', '.join(found) or 'none'}"
+    found = installed_recordings()
+    if name in found:
+        return open_stored_run(PackedRun(found[name]), data)
+    if name in _OF_ANOTHER_WHEEL:
+        raise ModuleNotFoundError(
+            f"the recorded audit {name!r} is not installed: pip install memowidgets-recordings",
+            name="memowidgets_recordings",
         )
-    return open_stored_run(PackedRun(RECORDINGS / name), data)
+    known = sorted({*found, *_OF_ANOTHER_WHEEL})
+    raise ValueError(f"unknown recorded audit {name!r}; there are {', '.join(known)}")
+
+
+def installed_recordings() -> dict[str, Path]:
+    """Return the folders of the recordings that are at hand, by name."""
+    folders = [RECORDINGS]
+    other_wheel = find_spec("memowidgets_recordings")
+    if other_wheel is not None:
+        folders.extend(map(Path, other_wheel.submodule_search_locations or ()))
+    files = [file for folder in folders for file in folder.glob(f"*/{RECORDING}")]
+    return {file.parent.name: file.parent for file in files}
 
 
 # samples of a user's own

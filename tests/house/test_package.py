@@ -250,6 +250,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     )
     places = ("memowidgets/", f"memowidgets-{VERSION}.dist-info/", of_voila)
     assert [name for name in names if not name.startswith(places)] == []
+    with zipfile.ZipFile(file) as archive:
+        page = archive.read(f"memowidgets-{VERSION}.dist-info/METADATA").decode()
+    links = re.findall(r"\]\(([^)#]+)", page) + re.findall(
+        r'src(?:set)?="([^"]+)', page
+    )
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith("https://")] == []
     endings = ("constraints.txt", ".ipynb", ".pyc")
     assert [name for name in names if name.endswith(endings)] == []
 

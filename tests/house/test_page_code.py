@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import tomllib
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nbformat
 import numpy as np
@@ -142,10 +144,16 @@ def test_the_ten_lines_of_the_notebook_on_language_models_run(tmp_path, monkeypa
 
 
 def test_what_the_readme_links_to_and_shows_is_there():
-    for target in re.findall(
-        r"\]\((?!https?:)([^)#]+)", (ROOT / "README.md").read_text("utf-8")
-    ):
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert len(readme.split()) <= 700
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", readme):
         assert (ROOT / target).exists(), target
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    repository = urlsplit(project["urls"]["Source"]).path
+    (on_binder,) = re.findall(r"\]\(https://mybinder\.org/v2/gh([^)]+)", readme)
+    place, _, opened = on_binder.partition("/HEAD?urlpath=lab/tree/")
+    assert place == repository
+    assert (ROOT / opened).exists()
 
 
 @pytest.mark.slow

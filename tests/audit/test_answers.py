@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +44,20 @@ def test_a_revision_differs_once_there_is_more(finished, tmp_path):
     later = view.revision()
     assert later != before
     assert view.revision() == later
+
+
+def test_dashboards_of_one_choice_hold_its_arrays_once_and_the_last_one_lets_them_go():
+    audit = mw.open_recorded("digits")
+    place = "psmi", audit.layers[-1], audit.prediction.record.name
+    first, second = view_of(audit).view(*place), view_of(audit).view(*place)
+    assert np.shares_memory(first.ids, second.ids)
+    assert np.shares_memory(first.probabilities, second.probabilities)
+    assert first.doubt(4.0) is second.doubt(4.0)
+    assert first.doubt(5.0).expected < first.doubt(4.0).expected
+    held = weakref.ref(first)
+    del first, second
+    gc.collect()
+    assert held() is None
 
 
 def test_the_export_has_what_is_known_of_flagged_and_of_decided_samples(finished, view):

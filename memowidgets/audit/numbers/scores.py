@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.evidence import LOGITS, SHADOWS, Evidence, Need, ScoreKey
+from memowidgets.audit.evidence import LOGITS, SHADOWS, Cache, Evidence, Need, ScoreKey
 from memowidgets.audit.numbers.computing import compute, is_ready
 from memowidgets.audit.numbers.inputs import (
     Inputs,
@@ -170,11 +170,15 @@ def scored_members(
     values = member_log_lira(evidence) if truth else None
     ids = evidence.members[rows]
 
+    last_doubt = Cache()
+
     def doubtful(eta: float) -> Truly | None:
         if values is None:
             return None
         memorized = pd.Series(values[rows] >= eta, ids)
-        return doubt(evidence, row, found, memorized, eta)
+        return last_doubt.of(
+            "doubt", eta, lambda: doubt(evidence, row, found, memorized, eta)
+        )
 
     return replace(
         found,

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import checked_models, moments
 from memowidgets.models.device import device_status, resolve_device
 from memowidgets.progress import Progress, duration_in_words
-from memowidgets.registry import all_rows, find_row, own_names
+from memowidgets.registry import Score, all_rows, find_row, own_names
 from memowidgets.report.page import as_page
 from memowidgets.store import NotThereError, StoreError, without_advice
 from memowidgets.training.estimator import EstimatorScript
@@ -100,6 +101,8 @@ _TRAINER = """def fit(rows, watch, seed):
 """
 _NOTHING = Missing(button="")
 _FEW_SECONDS = 10.0  # to start the processes takes about as long
+# What dashboards show now. ipywidgets keeps each one that is not closed, often many of one choice.
+_SHOWN: WeakValueDictionary[Hashable, Scored] = WeakValueDictionary()
 
 
 class Trainable(Audited, Protocol):
@@ -300,7 +303,10 @@ class AuditView:
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> Scored:
-        """Return the numbers behind a choice, computed if need be."""
+        """Return the numbers behind a choice, computed if need be.
+
+        Dashboards that show the same choice have the same arrays.
+        """
         row = find_row(score)
         place = row, layer, checkpoint
         evidence = self._audit.evidence_for(*place, answers=True, progress=progress)
@@ -309,7 +315,19 @@ class AuditView:
         if lacks and self._missing_references(evidence, asked.record.name).trains:
             self._audit.run_references(_REFERENCES, progress=progress or Progress())
             evidence = self._audit.evidence_for(*place, progress=progress)
-        found = scores.scored_members(evidence, *place)
+        rows = tuple(all_rows().values())
+        question = evidence, rows, score, layer, checkpoint
+        shown = _SHOWN.get(question)
+        if shown is None:
+            shown = self._numbers(evidence, *place)
+            _SHOWN[question] = shown
+        return shown
+
+    def _numbers(
+        self, evidence: Evidence, row: Score, layer: str, checkpoint: str
+    ) -> Scored:
+        """Return the members with a score, and what is said beside it."""
+        found = scores.scored_members(evidence, row, layer, checkpoint)
         of_classes = self._probabilities(evidence, checkpoint)
         where = f", {layer_label(layer)}" if uses_layer(row) else ""
         shared = () if scores.is_early(row) else (scores.SHARED_NOISE,)

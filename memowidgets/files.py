@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
@@ -49,6 +50,24 @@ def replacement_of(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
     with unfinished(target, mode) as temporary:
         yield temporary
         temporary.replace(target)
+
+
+def file_name_of(name: str) -> str:
+    """Return a name of a user's as that of a file, which every system takes and no other name has.
+
+    Some systems refuse characters such as ``:``, names such as ``con``, or long ones, and some
+    take capitals for small letters. A name with any of these gets its digest.
+
+    Examples
+    --------
+    >>> file_name_of("blocks.0"), file_name_of("Encoder:0")
+    ('blocks.0', 'encoder_0-3ae4c041f18bc388')
+    """
+    is_plain = _PLAIN_NAME.fullmatch(name) and not _RESERVED_NAME.match(name)
+    if is_plain and len(name) <= _LONGEST_PLAIN:
+        return name
+    readable = re.sub(r"[^a-z0-9_+-]", "_", name.lower())[:_LONGEST_PLAIN]
+    return f"{readable}-{digest_of(name)}"
 
 
 def make_private(folder: Path) -> None:
@@ -203,6 +222,11 @@ KEY = "memowidgets"  # key of the stamp in a safetensors file's metadata
 # other fields (the design), and the precision, which is also in each file.
 _APART = ("format", "design", "versions", "model_source", "recording", "precision")
 _LONG = ("ids", "content")
+
+# Names that are files on every system: no capitals, no dot at the end, none of Windows' devices.
+_PLAIN_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.+-]*[a-z0-9_])?")
+_RESERVED_NAME = re.compile(r"(con|prn|aux|nul|(com|lpt)\d)(\.|$)")
+_LONGEST_PLAIN = 60
 
 
 def digest_of(*parts: str | bytes | memoryview) -> str:

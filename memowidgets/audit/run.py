@@ -36,7 +36,7 @@ from memowidgets.audit.evidence import (
 from memowidgets.audit.names import Names
 from memowidgets.checks import several, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.files import digest
+from memowidgets.files import digest, file_name_of
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
 from memowidgets.models.device import check_available, resolve_device, torch_device
@@ -1111,8 +1111,11 @@ def place_of_score(key: ScoreKey) -> str:
     folder = "scores"
     if key.target is not None:
         folder = f"{folder_of(*key.target)}/scores/{key.of}"
-    parts = folder, key.checkpoint, key.layer, key.metric
-    return "/".join(part for part in parts if part)
+    parts = [folder, key.checkpoint]
+    if key.layer:
+        parts.append(file_name_of(key.layer))
+    parts.append(file_name_of(key.metric))
+    return "/".join(parts)
 
 
 def _bytes_of(scores: Scored) -> int:

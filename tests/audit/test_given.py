@@ -884,3 +884,37 @@ def test_copies_across_the_folds_of_reference_models_are_said():
     assert fine.evidence.general_notes == ()
     # without samples, nobody knows of copies
     assert mw.Audit.from_arrays(labels, **given).evidence.general_notes == ()
+
+
+def test_a_layer_of_any_name_has_a_file_of_its_own_that_every_system_takes(tmp_path):
+    names = [
+        "a",
+        "A",
+        "a:b",
+        "a/b",
+        "con",
+        "nul.1",
+        "x.",
+        "../up",
+        "y" * 300,
+        "Schicht ä",
+    ]
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=90)
+    layers = {name: rng.normal(size=(90, 4)) + labels[:, None] for name in names}
+    path = tmp_path / "run"
+
+    def scored():
+        audit = mw.Audit.from_arrays(labels, representations=layers, path=path)
+        return [audit.score("mahalanobis", name).to_numpy() for name in names]
+
+    first = scored()
+    files = [file.relative_to(path) for file in path.rglob("mahalanobis.safetensors")]
+    assert len({str(file).casefold() for file in files}) == len(names)
+    for part in {part for file in files for part in file.parts}:
+        assert re.fullmatch(r"[a-z0-9_.+-]{1,100}", part)
+        assert part.partition(".")[0] not in ("con", "nul")
+        assert not part.endswith(".")
+    for one, again in zip(first, scored(), strict=True):
+        np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(first[0], first[1])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
-from typing import Any, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Self
 
 # lone surrogates, which no file can hold
 HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
@@ -33,39 +33,112 @@ _LEAST = 0.001  # a smaller share that is not 0 is written as "< 0.1 %"
 _ROUND = 0.1  # a share at least so far from 0 and 1 has no decimals
 
 
-class Note(str):
-    """What a reader of numbers must know: a sentence, with a key and the numbers in it.
+_MOST_NAMED = 5  # in the text of a note
+# what a note is about; a test has one of each, and looks for names in what is shown of it
+Kind = Literal[
+    "copies across folds",
+    "dominant rows",
+    "draws not seen",
+    "elsewhere",
+    "equal rows",
+    "few memorised",
+    "few models",
+    "few others",
+    "fork",
+    "groups",
+    "imprecise",
+    "jumped",
+    "kept alone",
+    "knows no labels",
+    "label noise",
+    "left out",
+    "level",
+    "lost models",
+    "never drawn",
+    "not Gaussian",
+    "not learned",
+    "order of samples",
+    "own error",
+    "own note",
+    "repeated rows",
+    "ridge",
+    "shared noise",
+    "small classes",
+    "strict zero",
+    "truly",
+    "turn",
+    "unscored",
+    "unsettled",
+    "wrong error of a score",
+    "wrong score",
+]
 
-    It prints, joins and compares as its sentence does. Code chooses notes by `key`.
+
+class Note(str):
+    """What a reader of numbers must know: a sentence, then names, with a key and its numbers.
+
+    It prints, joins and compares as the sentence with the names after it. Code chooses notes by
+    `key`. Whoever may not see the samples is shown `sentence`.
 
     Parameters
     ----------
     key : str
-        What it is about, in a few words, such as "small classes".
+        What it is about, one of `Kind`.
     sentence : str
-        The sentence, without a capital or a full stop.
+        The sentence, without a capital or a full stop. It names no sample, row or class, and
+        quotes nobody.
+    names : sequence of str
+        What else it says to whoever may see the samples: ids, rows, classes, words of others.
     **numbers
-        The numbers and names that the sentence has.
+        The numbers that the sentence has.
 
     Examples
     --------
-    >>> note = Note("few memorised", "only 3 samples are memorised", n=3)
-    >>> note.key, note.numbers, note.capitalize()
-    ('few memorised', {'n': 3}, 'Only 3 samples are memorised')
+    >>> note = Note("small classes", "2 classes are small", ["cat", "dog"], n=2)
+    >>> note.key, note.numbers, note.names, note.sentence
+    ('small classes', {'n': 2}, ('cat', 'dog'), '2 classes are small')
+    >>> print(note)
+    2 classes are small: cat, dog
     """
 
-    __slots__ = ("key", "numbers")
-    key: str
-    numbers: dict[str, Any]
+    __slots__ = ("key", "names", "numbers", "sentence")
+    key: Kind
+    sentence: str
+    names: tuple[str, ...]
+    numbers: dict[str, float]
 
-    def __new__(cls, key: str, sentence: str, **numbers: object) -> Self:  # noqa: D102 - the class
-        note = super().__new__(cls, sentence)
+    def __new__(  # noqa: D102 - the class
+        cls, key: Kind, sentence: str, names: Sequence[str] = (), **numbers: float
+    ) -> Self:
+        text = sentence
+        if names:
+            text += f": {', '.join(names[:_MOST_NAMED])}"
+        if len(names) > _MOST_NAMED:
+            text += f" and {len(names) - _MOST_NAMED} more"
+        note = super().__new__(cls, text)
         note.key = key
+        note.sentence = sentence
+        note.names = tuple(names)
         note.numbers = numbers
         return note
 
-    def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:
-        return (self.key, str(self)), self.numbers
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, float]]:
+        return (self.key, self.sentence, self.names), self.numbers
+
+
+def without_names(said: str | Exception) -> str:
+    """Return what a sentence or an error says to whoever may not see the samples.
+
+    Examples
+    --------
+    >>> without_names(ValueError(Note("wrong score", "one score is infinite", ["row 7"])))
+    'one score is infinite'
+    """
+    parts = said.args if isinstance(said, Exception) else (said,)
+    for part in parts:
+        if isinstance(part, Note):
+            return part.sentence
+    return str(said)
 
 
 def whole(number: float) -> str:

@@ -1065,7 +1065,12 @@ class ScoreKeeper:
             tensors["rows"] = scores.positions
         if scores.errors is not None:
             tensors["error"] = scores.errors
-        notes = json.dumps([[note.key, note, note.numbers] for note in scores.notes])
+        notes = json.dumps(
+            [
+                [note.key, note.sentence, note.numbers, *note.names]
+                for note in scores.notes
+            ]
+        )
         own = {"notes": notes, _VERSION: version, _BESIDE: key.beside}
         place = place_of_score(key)
         try:
@@ -1124,10 +1129,8 @@ def _bytes_of(scores: Scored) -> int:
 
 
 def _note(kept: Any) -> Note:
-    if isinstance(kept, str):  # of a recording, all of whose notes are about a ridge
-        return Note("ridge", kept)
-    key, sentence, numbers = kept
-    return Note(key, sentence, **numbers)
+    key, sentence, numbers, *names = kept
+    return Note(key, sentence, names, **numbers)
 
 
 def warn_of(reason: str | None) -> None:

@@ -39,7 +39,7 @@ from memowidgets.evaluation.intervals import (
     of_true_difference,
     wider,
 )
-from memowidgets.vocabulary import Note, estimate, memorised, percent, truly, verb
+from memowidgets.vocabulary import Kind, Note, estimate, memorised, percent, truly, verb
 
 ONE_BELOW = -1.0  # robust deviation from the median of the class: the rule by class
 # of the samples, flagged at first where a score has no threshold of its own
@@ -645,7 +645,7 @@ def roc(
 
 
 def _notes_on_few(n_memorized: int, n_others: int, positives: str) -> tuple[Note, ...]:
-    def note(key: str, n: int, kind: str) -> Note:
+    def note(key: Kind, n: int, kind: str) -> Note:
         are = verb(n, "sample is", "samples are")
         return Note(key, f"only {n} {are} {kind}: intervals are wide", n=n)
 

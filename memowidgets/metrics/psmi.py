@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Final, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,7 @@ from memowidgets.metrics.arrays import (
 )
 from memowidgets.metrics.fitted import Fitted, Look, fit, mean_along, picked_rows
 from memowidgets.metrics.projections import independent_directions
-from memowidgets.vocabulary import Note, listed
+from memowidgets.vocabulary import Note, verb
 
 Method = Literal["control-variates", "plain"]
 
@@ -44,14 +44,13 @@ _TESTED_ROWS = 1000
 _TESTED_DIRECTIONS = 32
 _SHUFFLES = 19
 # keys of notes
-SMALL_CLASSES = "small classes"
-IMPRECISE = "imprecise"
+SMALL_CLASSES: Final = "small classes"
+IMPRECISE: Final = "imprecise"
 KNOWS_NO_LABELS = Note(
     "knows no labels",
     "the representations tell the labels apart no better than shuffled labels: their scores "
     "predict nothing",
 )
-_MOST_NAMED = 5  # of the small classes
 FEW_SAMPLES = 20  # samples of a class, below which its Gaussian is inaccurate
 
 
@@ -318,8 +317,9 @@ def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:
 
     Examples
     --------
-    >>> small_classes(["cat", "dog", "owl"], np.array([40, 7, 12]))[0].split(": ")[1]
-    "'dog' (7), 'owl' (12)"
+    >>> (note,) = small_classes(["cat", "dog", "owl"], np.array([40, 7, 12]))
+    >>> note.numbers, note.names
+    ({'few': 2, 'classes': 3}, ("'dog' (7)", "'owl' (12)"))
     """
     few = [
         (name, int(count))
@@ -329,27 +329,27 @@ def small_classes(names: Sequence[object], counts: Ints) -> tuple[Note, ...]:
     if not few:
         return ()
     smallest = sorted(few, key=lambda each: each[1])
-    named = [f"{as_code(name)} ({count})" for name, count in smallest[:_MOST_NAMED]]
-    more = len(few) - len(named)
-    listing = ", ".join(named) + (f" and {more} more" if more else "")
+    named = [f"{as_code(name)} ({count})" for name, count in smallest]
     sentence = (
         f"{len(few)} of {len(names)} classes have fewer than {FEW_SAMPLES} samples, so their "
-        f"scores are inaccurate: {listing}"
+        "scores are inaccurate"
     )
-    return (Note(SMALL_CLASSES, sentence, few=few),)
+    numbers = {"few": len(few), "classes": len(names)}
+    return (Note(SMALL_CLASSES, sentence, named, **numbers),)
 
 
 def _dominant_rows(rows: tuple[int, ...]) -> tuple[Note, ...]:
     """Return one note that names all rows with most of the variance of their class, or none."""
     if not rows:
         return ()
-    one = len(rows) == 1
-    named = "row" if one else "each of the rows"
+    n = len(rows)
+    one = "row has more than half of the variance of its class"
+    many = "rows have more than half of the variance of their class"
     said = (
-        f"{named} {listed(rows, _MOST_NAMED)} has more than half of the variance of its class: the "
-        "other scores of such a class say little, and their standard errors are too small"
+        f"{n} {verb(n, one, many)}, so the other scores of such a class say little, and their "
+        "standard errors are too small"
     )
-    return (Note("dominant rows", said, rows=rows),)
+    return (Note("dominant rows", said, [f"row {row}" for row in rows], n=n),)
 
 
 def knows_labels(sample: Array, codes: Ints, seed: int = 0) -> bool:

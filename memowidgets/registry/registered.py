@@ -377,8 +377,9 @@ def score(
     A parameter of another name must have a default, and keeps it. The arrays are copies, so that
     the function may write to them. NaN stands for a member without a score. A tuple of two arrays
     is scores and their standard errors; a third element is a list of sentences that a reader must
-    know. Memowidgets writes nothing of a score to the run unless it has a version. The first
-    paragraph of the function's docstring is its definition in a report.
+    know. They may name samples, so a report without samples does not quote them. Memowidgets writes
+    nothing of a score to the run unless it has a version. The first paragraph of the function's
+    docstring is its definition in a report.
 
     Examples
     --------

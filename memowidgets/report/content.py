@@ -253,7 +253,7 @@ class Content:
     @property
     def is_early(self) -> bool:
         """Whether the model had not learned its task where the prediction was made."""
-        return any(getattr(note, "key", "") == "not learned" for note in self.warnings)
+        return any(note.key == "not learned" for note in self.warnings)
 
     @cached_property
     def cautions(self) -> tuple[Note, ...]:

@@ -77,7 +77,7 @@ def _as_dict(content: Content) -> dict[str, Any]:
         "next_steps": words.next_steps(content),
         "sign_off": dict.fromkeys(_SIGN_OFF),
         "figures": {figure.name: figure.caption for figure in content.figures},
-        "warnings": content.cautions,
+        "warnings": [note.sentence for note in content.cautions],
         "missing": content.missing,
         "digests": [dataclasses.asdict(digest) for digest in content.digests],
     }
@@ -119,7 +119,7 @@ def _truth(content: Content) -> dict[str, Any] | None:
         "true_auc": evaluation and evaluation.true_auc,
         "true_auc_interval": evaluation and evaluation.true_auc_interval,
         "at_tau": point and {name: getattr(point, name) for name in _AT_TAU},
-        "notes": evaluation.warnings if evaluation else [],
+        "notes": [note.sentence for note in evaluation.warnings] if evaluation else [],
     }
 
 

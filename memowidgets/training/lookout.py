@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,9 @@ from memowidgets.vocabulary import Note, percent
 
 RHO = "rho.json"
 _TOLD = "told"
-ELSEWHERE = "elsewhere"  # key of the note that another checkpoint would be chosen now
+ELSEWHERE: Final = (
+    "elsewhere"  # key of the note that another checkpoint would be chosen now
+)
 _GUESSING = "guessing"
 _JUMP = 0.25
 _FAR_LARGER = 3.0
@@ -130,8 +132,7 @@ class Prediction:
             return ()  # a fit of scikit-learn is one step, and can be looked at nowhere else
         notes = []
         if self.why in ("turn", "level", "unsettled"):
-            numbers = {"epoch": self.record.epoch, "drop": self.drop, "rho": self.rho}
-            notes.append(Note(self.why, self.reason, **numbers))
+            notes.append(Note(self.why, self.reason, drop=self.drop, rho=self.rho))
         if self.jumped_from is not None:
             sentence = (
                 f"the drop jumped from {percent(self.jumped_from)} to {percent(self.drop)} between "
@@ -147,8 +148,7 @@ class Prediction:
                 f"{name} was told when the training was interrupted, and stays; of all checkpoints "
                 f"there are now, {self.elsewhere.name} would be chosen"
             )
-            now = self.elsewhere.name
-            notes.append(Note(ELSEWHERE, sentence, told=name, now=now))
+            notes.append(Note(ELSEWHERE, sentence))
         return tuple(notes)
 
 

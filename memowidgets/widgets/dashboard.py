@@ -667,11 +667,11 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
             self._show_rows(rows, found.title, self.tau)
             self._early = self._not_learned(pick, found.warnings)
             self._warnings = [
-                str(note)  # marimo sends a note's numbers
+                note.sentence  # a saved notebook has them, and names no sample
                 for note in found.warnings
                 if note.key != "not learned"  # which is said above
             ]
-            self._notes = list(map(str, found.notes))
+            self._notes = [note.sentence for note in found.notes]
             steps: dict[str, Any] = {}
             if judged.memorized is None:
                 steps |= self._source.steps().wire

@@ -280,7 +280,7 @@ class Judged:
         if found is None:
             return {"remarks": [], "truly": ""}
         known = "" if found.n_truly is None else truly(found.n_truly, found.n_memorized)
-        others = [str(note) for note in found.warnings if note.key != "truly"]
+        others = [note.sentence for note in found.warnings if note.key != "truly"]
         return {"remarks": others, "truly": known}
 
     @property

@@ -142,12 +142,12 @@ def test_nan_is_a_member_without_a_score_and_a_pair_has_errors():
         (lambda labels: labels.astype(str), "mine returned must be real numbers, .*<U"),
         (lambda labels: labels + 1j, "mine returned must be real numbers"),
         (lambda labels: labels * np.nan, "mine is NaN for all 60 members"),
-        (lambda labels: np.where(labels == 2, -np.inf, 0.0), "mine .*-inf for 'id-2', .*row 2"),
-        (lambda labels: (labels, -1.0 - labels), "standard error for 'id-0'"),
+        (lambda labels: np.where(labels == 2, -np.inf, 0.0), "mine .*-inf.*'id-2', .*row 2"),
+        (lambda labels: (labels, -1.0 - labels), "standard error .*'id-0'"),
         (lambda labels: (labels, labels, labels, labels), "a tuple of 4"),
         (lambda labels: (labels, None, 3), "notes of the score mine"),
-        (lambda labels: {}["gone"], "mine could not be computed: KeyError: 'gone'"),
-        (lambda labels: 1 / 0, "mine could not be computed: ZeroDivisionError: division"),
+        (lambda labels: {}["gone"], "mine could not be computed.* KeyError: 'gone'"),
+        (lambda labels: 1 / 0, "mine could not be computed.* ZeroDivisionError: division"),
     ],
 )  # fmt: skip
 def test_what_is_no_score_names_the_score_and_the_member(returned, message):

@@ -10,6 +10,7 @@ from memowidgets.decisions import Decision
 from memowidgets.evaluation.scored import Scored
 from memowidgets.registry import find_row
 from memowidgets.report import Content, Digest, Figure
+from memowidgets.vocabulary import Note
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text>a figure</text></svg>'
@@ -85,7 +86,7 @@ def hostile() -> Content:
         decisions={ids[0]: Decision("remove", EVIL, "", EVIL),
                    ids[1]: Decision("relabel", "", f"new-class {EVIL}")},
         figures=(Figure(EVIL, EVIL, SVG),),
-        warnings=[EVIL],
+        warnings=[Note("own note", "a score says", [EVIL])],
         missing={EVIL: EVIL},
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from memowidgets.data import ImageDataset
 from memowidgets.decisions import Decision
 from memowidgets.report import Figure, write
 from memowidgets.report.words import headline
+from memowidgets.vocabulary import Note
 from memowidgets.widgets.standin import sentences
 from tests.browser.harness import opened, pixels_of, save
 from tests.browser.test_everywhere import counts, drag_tau, tau
@@ -227,7 +228,9 @@ def test_images_show_their_pixels(chromium, tmp_path):
 
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
 def test_everyone_can_use_it(chromium, tmp_path, width, scheme):
-    page_file = write(plain(warnings=("Something to know.",)), tmp_path / "a.html")
+    page_file = write(
+        plain(warnings=(Note("ridge", "Something to know."),)), tmp_path / "a.html"
+    )
     with shown(chromium, page_file, width, scheme) as page:
         page.locator(".mw-card").first.wait_for()
         found = serious(page)

@@ -264,7 +264,7 @@ class FakeSource:
             )
         if checkpoint != "epoch-1":
             return ()
-        return (Note("begun", "The model has hardly begun to learn."),)
+        return (Note("unsettled", "The model has hardly begun to learn."),)
 
     def samples(self) -> ImageDataset:
         return self.data

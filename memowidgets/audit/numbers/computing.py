@@ -197,10 +197,13 @@ def _result(row: Score, arrays: dict[str, Any]) -> Any:
     except (Cancelled, StoreError):
         raise
     except (Exception, SystemExit) as error:
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(
-            f"the score {row.name} could not be computed: {kind}{first_line(error)}"
-        ) from error
+        failed = f"the score {row.name} could not be computed"
+        why = first_line(error)
+        if row.name not in own_names():  # a user's function may name samples
+            kind = type(error).__name__
+            said = Note("own error", f"{failed} because of a {kind}", [why])
+            raise ValueError(said) from error
+        raise ValueError(f"{failed}: {why}") from error
 
 
 def _checked_result(row: Score, found: object, members: NDArray[np.str_]) -> Scored:
@@ -222,12 +225,10 @@ def _checked_result(row: Score, found: object, members: NDArray[np.str_]) -> Sco
         errors = _checked_column(row, "standard errors, ", errors, members)[rows]
         if np.isnan(errors).any() or errors.min() < 0:
             first = members[rows][~(errors >= 0)][0]
-            raise ValueError(
-                f"the score {row.name} returned a standard error for {quoted(first)} that is "
-                "negative or NaN"
-            )
+            wrong = f"the score {row.name} returned a standard error that is negative or NaN"
+            raise ValueError(Note("wrong error of a score", wrong, [quoted(first)]))
     notes = [
-        one if isinstance(one, Note) else Note(f"of {row.name}", str(one))
+        one if isinstance(one, Note) else _own_note(row, str(one))
         for one in several(f"the notes of the score {row.name}", said)
     ]
     return Scored(rows, values[rows], errors, notes=tuple(notes))
@@ -251,12 +252,19 @@ def _checked_column(
         )
     endless = np.flatnonzero(np.isinf(values))
     if len(endless):
-        raise ValueError(
-            f"the score {row.name} returned {what}{values[endless[0]]} for "
-            f"{quoted(members[endless[0]])}, which is row {endless[0]}: it must be a number, or "
+        first = endless[0]
+        wrong = (
+            f"the score {row.name} returned {what}{values[first]}, where it must be a number, or "
             "NaN for a member without a score"
         )
+        place = f"{quoted(members[first])}, which is row {first}"
+        raise ValueError(Note("wrong score", wrong, [place]))
     return values
+
+
+def _own_note(row: Score, text: str) -> Note:
+    """Return a user's sentence about a score, which may name samples."""
+    return Note("own note", f"the function of the score {row.name} left a note", [text])
 
 
 def _mean_of_ranks(row: Score, asked: Inputs) -> Scored:

@@ -37,7 +37,7 @@ from memowidgets.audit.numbers.truth import (
 from memowidgets.checks import real_number, several
 from memowidgets.registry import Score, all_rows, find_row
 from memowidgets.store import NotThereError, StoreError
-from memowidgets.vocabulary import listed, memorised
+from memowidgets.vocabulary import listed, memorised, without_names
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import Evaluation
@@ -163,7 +163,7 @@ class _Desk:
             one = (
                 reason
                 if isinstance(reason, NotThereError)
-                else NotThereError(str(reason))
+                else NotThereError(without_names(reason))
             )
             places.setdefault((one.what, one.do), {})[one.where] = None
         merged = [

@@ -31,7 +31,6 @@ from memowidgets.decisions import FILE as DECISIONS
 from memowidgets.evaluation.scored import LowestShare, Rule, Scored
 from memowidgets.extras import installed, pip_install
 from memowidgets.files import open_regular
-from memowidgets.metrics.psmi import SMALL_CLASSES
 from memowidgets.registry import Score, spoken
 from memowidgets.report import Content, Digest, Figure
 from memowidgets.store import MANIFEST, NotThereError, StoreError, without_advice
@@ -241,11 +240,10 @@ class _Gathering:
         return text.replace(self._evidence.path, self._name)
 
     def _said(self, note: Note, include_samples: bool) -> Note:
-        """A note without the place of the run, and without names of classes unless asked for."""
-        text = self._without_place(note)
-        if note.key == SMALL_CLASSES and not include_samples:
-            text = text.split(":")[0]
-        return Note(note.key, text, **note.numbers)
+        """A note without the place of the run, and without names unless samples are shown."""
+        sentence = self._without_place(note.sentence)
+        names = note.names if include_samples else ()
+        return Note(note.key, sentence, names, **note.numbers)
 
     def _scored(self, pick: tuple[Score, str, str], include_samples: bool) -> Scored:
         evidence, (row, layer, checkpoint) = self._evidence, pick
@@ -450,8 +448,12 @@ def summary_html(evidence: Evidence) -> str:
     is_trained = len(evidence.names.found) > 1 or bool(evidence.given)
     notes = evidence.notes_at("prediction") if is_trained else ()
     rows = [(name, visible(text, 100)) for name, text in facts_of(evidence).items()]
-    rows += [("warning", note) for note in notes]
-    name = Path(evidence.path).name  # a saved notebook tells nobody where the run is
+    name = Path(evidence.path).name
+    # a saved notebook tells nobody where the run is, nor names a sample
+    rows += [
+        ("warning", note.sentence.replace(evidence.path, name or "audit"))
+        for note in notes
+    ]
     return _picture(evidence) + html_table(f"Audit of {name}", rows)
 
 

@@ -33,8 +33,8 @@ from memowidgets.extras import installed, pip_install
 from memowidgets.files import open_regular
 from memowidgets.registry import Score, spoken
 from memowidgets.report import Content, Digest, Figure
-from memowidgets.store import MANIFEST, NotThereError, StoreError, without_advice
-from memowidgets.vocabulary import Note, listed, percent, verb, visible
+from memowidgets.store import MANIFEST, NotThereError, StoreError
+from memowidgets.vocabulary import Note, listed, percent, verb, visible, without_names
 from memowidgets.widgets.explored import Judged, opening
 from memowidgets.widgets.standin import still
 from memowidgets.widgets.standin import table as html_table
@@ -228,9 +228,12 @@ class _Gathering:
         """What the audit answers; None, and a note, where it has nothing to answer with."""
         try:
             return ask()
+        except NotThereError as error:
+            why = error.said
         except (StoreError, ValueError) as error:
-            self._miss(what, without_advice(error))
-            return None
+            why = without_names(error)
+        self._miss(what, why)
+        return None
 
     def _miss(self, what: str, why: str) -> None:
         self._missing[what] = self._without_place(why)

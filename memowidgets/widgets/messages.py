@@ -1,8 +1,7 @@
 """What a page sends to its kernel, checked against these types before anything else.
 
-``static/messages.js`` lists these messages too, and a test compares both. What Python sends, and
-the traits that hold more than a number, are listed there alone: tests check all of it against that
-list, as the TypeScript compiler checks the page's code.
+What Python sends is listed in `sent`. `python -m scripts.jsdoc` writes both lists to
+``static/messages.js``, by which the TypeScript compiler checks the page's code.
 """
 
 # Without `from __future__ import annotations`, under which NotRequired would not be seen.

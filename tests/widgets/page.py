@@ -2,92 +2,25 @@
 
 from __future__ import annotations
 
-import operator
-import re
-from functools import reduce
-from typing import Any, Literal, NotRequired, TypedDict, get_args
+from typing import Any, get_args
 
 import pytest
 
+from memowidgets.widgets import sent
 from memowidgets.widgets.messages import fields, mismatch
-from memowidgets.widgets.widget import STATIC
+from scripts.jsdoc import messages_of
 
 __all__ = [
     "LISTED",
-    "SENT",
-    "SPELLED",
     "compute",
     "page_of",
-    "read",
     "say",
     "say_all",
     "told",
 ]
 
-TEXT = (STATIC / "messages.js").read_text("utf-8")
-PLAIN = {"string": str, "boolean": bool, "Bytes": bytes, "null": None}
-LISTED: dict[str, Any] = {}
-
-
-def read(kind: str, number: type = float) -> Any:
-    """The type that JSDoc spells so."""
-
-    def of(text: str) -> Any:
-        parts = apart(text, "|")
-        if len(parts) > 1 and text.startswith('"'):
-            return Literal[tuple(part[1:-1] for part in parts)]
-        if len(parts) > 1:
-            return reduce(operator.or_, map(of, parts))
-        if text.endswith("[]"):
-            inner = text[:-2]
-            return list[of(inner[1:-1] if inner.startswith("(") else inner)]
-        if text.startswith("["):
-            return tuple[tuple(map(of, apart(text[1:-1], ",")))]
-        if text.startswith("Record<string, "):
-            return dict[str, of(text.removeprefix("Record<string, ")[:-1])]
-        if text.startswith('"'):
-            return Literal[text[1:-1]]
-        return (
-            number
-            if text == "number"
-            else PLAIN[text]
-            if text in PLAIN
-            else LISTED[text]
-        )
-
-    return of(kind)
-
-
-def apart(text: str, mark: str) -> list[str]:
-    """The parts of a type, between marks that no bracket holds."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([<") - (letter in ")]>")
-        if letter == mark and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts]
-
-
-SPELLED = {  # the types of each message's parts as text; a part in brackets is optional
-    name: {part: kind for kind, part in re.findall(r"@property \{(.*)\} (\S+)", body)}
-    for name, body in re.findall(
-        r"@typedef \{object\} (\w+)\n(.*?)\*/", TEXT, re.DOTALL
-    )
-}
-for name, parts in SPELLED.items():
-    hints = {
-        part.strip("[]"): NotRequired[read(kind)]
-        if part.startswith("[")
-        else read(kind)
-        for part, kind in parts.items()
-    }
-    LISTED[name] = TypedDict(name, hints)
-SENT = {  # the messages of the page, and of the kernel
-    name: kinds.split(" | ")
-    for kinds, name in re.findall(r"@typedef \{(\w+ \|.*)\} (From\w+)", TEXT)
-}
+# every type of what Python sends, by its name
+LISTED: dict[str, Any] = {kind.__name__: kind for kind in messages_of(sent)}
 
 
 def say_all(
@@ -128,7 +61,7 @@ def told(widget: Any, name: str) -> Any:
 
 def check(answer: dict[str, Any]) -> None:
     """A message of the kernel is of one of the listed types, and of no more parts."""
-    kinds = [LISTED[name] for name in SENT["FromKernel"]]
+    kinds = get_args(sent.FromKernel)
     kinds = [kind for kind in kinds if answer["type"] in get_args(fields(kind)["type"])]
     problems = {kind.__name__: mismatch(answer, kind, "the answer") for kind in kinds}
     assert "" in problems.values(), (problems, answer)

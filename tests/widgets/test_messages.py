@@ -1,32 +1,18 @@
-"""Messages of a page are listed in Python and in JavaScript, those of the kernel in JavaScript."""
+"""Messages and traits are of the types that Python lists, and JavaScript's types are those."""
 
 from __future__ import annotations
 
-from typing import get_args, is_typeddict
+from typing import get_args
 
-from memowidgets.widgets import Dashboard, SampleInspector, messages
+from memowidgets.widgets import Dashboard, SampleInspector
 from memowidgets.widgets.messages import FromPage, fields, mismatch
-from tests.widgets.page import LISTED, SENT, SPELLED, read, say_all
+from scripts.jsdoc import FILE, as_javascript
+from tests.widgets.page import LISTED, say_all
 
 
-def test_both_lists_have_the_same_messages_of_a_page_with_the_same_parts(monkeypatch):
-    for name in ("Asked", "Pick", "Part"):  # they are parts of others
-        monkeypatch.setitem(LISTED, name, getattr(messages, name))
-    here = [kind for kind in vars(messages).values() if is_typeddict(kind)]
-    assert {kind.__name__ for kind in get_args(FromPage)} < {
-        kind.__name__ for kind in here
-    }
-    assert [kind.__name__ for kind in get_args(FromPage)] == SENT["FromPage"]
-    for kind in here:
-        optional = {f"[{part}]" if part in kind.__optional_keys__ else part: of
-                    for part, of in fields(kind).items()}  # fmt: skip
-        spelled = SPELLED[kind.__name__]
-        assert optional.keys() == spelled.keys()
-        for part, of in optional.items():
-            assert of in (read(spelled[part], int), read(spelled[part])), (
-                kind.__name__,
-                part,
-            )
+def test_the_types_of_javascript_are_those_of_python():
+    written = FILE.read_text("utf-8")
+    assert written == as_javascript(), "run python -m scripts.jsdoc"
 
 
 def test_every_message_of_a_page_is_heard():
@@ -69,7 +55,7 @@ def test_what_a_dashboard_says_and_keeps_in_traits_is_listed(opened):
     assert dashboard.wait(30)
     kept = dashboard.get_state()
     traits = {"_data": "ScoresShown", "_truth": "TruthShown", "_late": "Late", "_work": "Work",
-              "_compared": "Compared"}  # fmt: skip
+              "_compared": "ComparedShown"}  # fmt: skip
     parts = [(kept[name], LISTED[kind]) for name, kind in traits.items()]
     parts += [(one, LISTED["Area"]) for one in kept["_compared"]["areas"]]
     parts += [

@@ -50,8 +50,8 @@ def test_the_timeline_says_where_the_picked_score_is_computed(opened):
     timeline = told(dashboard, "timeline")
     assert mismatch(timeline, LISTED["TimelineShown"], "it") == ""
     for moment in timeline["moments"]:
-        assert mismatch(moment, LISTED["Moment"], "it") == ""
-        assert moment.keys() == LISTED["Moment"].__annotations__.keys()
+        assert mismatch(moment, LISTED["MomentShown"], "it") == ""
+        assert moment.keys() == LISTED["MomentShown"].__annotations__.keys()
     computed = [moment["computed"] for moment in timeline["moments"]]
     assert computed == [False, True, False, False]
     source.done.add(("loss", "last", "epoch-4"))

@@ -21,7 +21,7 @@ import {
 
 /** @typedef {import("./views.js").View} View */
 /** @typedef {import("../../widgets/static/messages.js").Picked} Choice */
-/** @typedef {import("../../widgets/static/messages.js").Moment} Moment */
+/** @typedef {import("../../widgets/static/messages.js").MomentShown} Moment */
 /** @typedef {"metric" | "layer" | "checkpoint"} Pick */
 /** @typedef {import("../../widgets/static/messages.js").Pick} PickOf */
 

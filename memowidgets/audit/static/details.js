@@ -34,7 +34,7 @@ const NOT_COUNTED = 255;
  * @param {number} logLira
  * @param {number} position
  * @param {boolean} asRecorded  whether η is where it was recorded
- * @returns {import("../../widgets/static/messages.js").Known}
+ * @returns {import("../../widgets/static/messages.js").KnownShown}
  */
 export function detailOf(audit, shown, layer, logLira, position, asRecorded) {
   const { choices, views, samples } = audit;

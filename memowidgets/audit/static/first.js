@@ -47,7 +47,7 @@ function storyOf(content) {
   /** @type {import("./views.js").View[]} */
   const views = content.views;
   const held = views.filter((view) => view.metric === metric && view.layer === layer);
-  /** @type {import("../../widgets/static/messages.js").Moment[]} */
+  /** @type {import("../../widgets/static/messages.js").MomentShown[]} */
   const moments = content.moments.map((/** @type {object} */ moment) => ({
     ...moment,
     computed: true,

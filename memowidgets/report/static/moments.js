@@ -11,7 +11,7 @@ import { fromLogLira } from "./unpack.js";
 /**
  * @typedef {object} Time  what `_in_time` of page.py sends
  * @property {string} first  the checkpoint that the report is of
- * @property {import("../../widgets/static/messages.js").Moment[]} moments
+ * @property {import("../../widgets/static/messages.js").MomentShown[]} moments
  * @property {string[]} titles
  * @property {Uint8Array[]} scores  of each sample, at each of them
  * @property {Uint8Array | null} log_lira

@@ -21,7 +21,7 @@ import {
 import { whole } from "../../widgets/static/numbers.js";
 import { Field } from "./field.js";
 
-/** @typedef {import("../../widgets/static/messages.js").Moment} Moment */
+/** @typedef {import("../../widgets/static/messages.js").MomentShown} Moment */
 /**
  * @typedef {object} Guess  samples are called by their places
  * @property {number[][]} sixes

@@ -20,7 +20,7 @@ import { unpackBits } from "./wire.js";
 import { NO_OTHERS, TIED } from "./words.js";
 
 /** @typedef {import("./messages.js").Pick} Pick */
-/** @typedef {import("./messages.js").Compared} Wire */
+/** @typedef {import("./messages.js").ComparedShown} Wire */
 /** @typedef {import("./maths.js").Counts} Counts */
 /** @typedef {import("./maths.js").Scores} Scores */
 

@@ -684,7 +684,7 @@ export class Inspector {
 
   /**
    * @param {Item} item
-   * @param {import("./messages.js").Place | null} place
+   * @param {import("./messages.js").PlaceShown | null} place
    * @param {Uint8Array} bytes
    * @param {boolean} full  whether a long text is there to its end
    */
@@ -738,7 +738,7 @@ export class Inspector {
 
   /**
    * Turns the list to the page of the open sample.
-   * @param {import("./messages.js").Place | null} place
+   * @param {import("./messages.js").PlaceShown | null} place
    */
   turnTo(place) {
     if (place === null) return;

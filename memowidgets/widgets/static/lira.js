@@ -3,7 +3,7 @@
 import { html, svg } from "./dom.js";
 import { besideText, fixed, tickText, ticks } from "./numbers.js";
 
-/** @typedef {import("./messages.js").Shadows} Shadows */
+/** @typedef {import("./messages.js").ShadowsShown} Shadows */
 
 const WIDTH = 560;
 const EDGE = 14;

@@ -1,6 +1,9 @@
-/** Every message between a page and its kernel. `messages.py` lists what a page sends, too, and a test compares both. */
+/** Every message between a page and its kernel. Written by `python -m scripts.jsdoc`. */
 
-/** Bytes of a synced trait or message, in whatever form the host gives them. @typedef {DataView | ArrayBuffer | ArrayBufferView} Bytes */
+/**
+ * Bytes of a synced trait or message, in whatever form the host gives them.
+ * @typedef {DataView | ArrayBuffer | ArrayBufferView} Bytes
+ */
 
 /**
  * Samples that each of two compared scores flags at a budget, or does not.
@@ -22,6 +25,8 @@
 
 /**
  * Samples are wanted; only the answer to the newest request is shown.
+ *
+ * `open` is the sample that is wanted in full, `at` its place if that is not known.
  * @typedef {object} AskPage
  * @property {number} [tau]
  * @property {string} [filter]
@@ -32,8 +37,8 @@
  * @property {"page"} type
  * @property {string} request
  * @property {number} page
- * @property {number | null} [open]  the sample that is wanted in full
- * @property {number} [at]  its place, if it is not known
+ * @property {number | null} [open]
+ * @property {number} [at]
  */
 
 /**
@@ -63,8 +68,14 @@
  */
 
 /**
- * What is said without more. "saved" follows traits that were set: unlike them, it raises an error in the page
- * without a kernel.
+ * What is said without more.
+ *
+ * "undo" takes the last decision back, and "export" wants the flagged and the decided samples as
+ * CSV (of an inspector alone, the decisions). "compute" computes what is picked, "references"
+ * trains reference models and shows their score, "check" trains the models that say which samples
+ * are memorised, "cancel" ends any of them, and "refresh" shows what came since. "play" says that
+ * time runs where some checkpoints are not scored. "saved" follows traits that were set: unlike
+ * them, it raises an error in the page without a kernel.
  * @typedef {object} Plain
  * @property {"undo" | "export" | "compute" | "references" | "check" | "cancel" | "refresh" | "play" | "saved"} type
  * @property {string} [request]
@@ -85,7 +96,7 @@
  */
 
 /**
- * The report as a page, or Python that restores this view: "report" or "python".
+ * The report as a page, or Python that restores this view: `"report"` or `"python"`.
  * @typedef {object} Share
  * @property {"share"} type
  * @property {string} request
@@ -104,6 +115,40 @@
  * @typedef {object} Address
  * @property {"address"} type
  * @property {string} text
+ */
+
+/**
+ * A score, layer and checkpoint.
+ * @typedef {object} Pick
+ * @property {string} checkpoint
+ * @property {string} layer
+ * @property {string} metric
+ */
+
+/**
+ * What was asked for, which stays when the scores change: neither part where τ itself was.
+ * @typedef {object} Asked
+ * @property {number} [count]
+ * @property {number} [share]
+ */
+
+/**
+ * What restores a view of the dashboard.
+ * @typedef {object} State
+ * @property {string} [checkpoint]
+ * @property {string} [layer]
+ * @property {string} [metric]
+ * @property {string} [axis]
+ * @property {number} [tau]
+ * @property {Asked} [asked]
+ * @property {number} [eta]
+ * @property {Pick[]} [comparing]
+ * @property {boolean} [more]
+ * @property {string} [filter]
+ * @property {string} [sort]
+ * @property {string} [decision]
+ * @property {number} [page]
+ * @property {number | null} [selected]
  */
 
 /**
@@ -142,7 +187,7 @@
 
 /**
  * What a sample shows.
- * @typedef {object} Content
+ * @typedef {object} ContentShown
  * @property {number} position
  * @property {string} id
  * @property {string} label
@@ -216,7 +261,7 @@
 
 /**
  * A sample's place among those that the filter shows, from 1, and its neighbours there.
- * @typedef {object} Place
+ * @typedef {object} PlaceShown
  * @property {number} number
  * @property {number} total
  */
@@ -231,7 +276,7 @@
 
 /**
  * Logit gaps of one sample under shadow models, ascending, and their Gaussians.
- * @typedef {object} Shadows
+ * @typedef {object} ShadowsShown
  * @property {number[]} inside
  * @property {number[]} outside
  * @property {[number, number]} models
@@ -245,13 +290,13 @@
 
 /**
  * What the source knows of an opened sample.
- * @typedef {object} Known
+ * @typedef {object} KnownShown
  * @property {string} title
  * @property {Named[]} checkpoints
  * @property {Named[]} layers
  * @property {((number | null)[])[]} scores
  * @property {number} digits
- * @property {Shadows | null} shadows
+ * @property {ShadowsShown | null} shadows
  * @property {Glimpse[]} neighbours
  * @property {string[]} notes
  * @property {number | null} [guess]
@@ -298,7 +343,7 @@
  * @property {string} request
  * @property {number} position
  * @property {Item} item
- * @property {Place | null} place
+ * @property {PlaceShown | null} place
  * @property {boolean} more
  */
 
@@ -315,7 +360,7 @@
  * @typedef {object} KnownNow
  * @property {"known"} type
  * @property {string} request
- * @property {Known} [known]
+ * @property {KnownShown} [known]
  * @property {string} [problem]
  */
 
@@ -325,40 +370,6 @@
  * @property {"log_lira"} type
  * @property {number} version
  * @property {boolean} wide
- */
-
-/**
- * A score, layer and checkpoint.
- * @typedef {object} Pick
- * @property {string} checkpoint
- * @property {string} layer
- * @property {string} metric
- */
-
-/**
- * What was asked for, which stays when the scores change: neither part where τ itself was.
- * @typedef {object} Asked
- * @property {number} [count]
- * @property {number} [share]
- */
-
-/**
- * What restores a view of the dashboard.
- * @typedef {object} State
- * @property {string} [checkpoint]
- * @property {string} [layer]
- * @property {string} [metric]
- * @property {string} [axis]
- * @property {number} [tau]
- * @property {Asked} [asked]
- * @property {number} [eta]
- * @property {Pick[]} [comparing]
- * @property {boolean} [more]
- * @property {string} [filter]
- * @property {string} [sort]
- * @property {string} [decision]
- * @property {number} [page]
- * @property {number | null} [selected]
  */
 
 /**
@@ -387,7 +398,9 @@
  */
 
 /**
- * Trait `_data` of an explorer: see `explored.Given.wire`. Empty before there are scores.
+ * Trait `_data` of an explorer: see `explored.Given.wire`.
+ *
+ * Empty before there are scores.
  * @typedef {object} ScoresShown
  * @property {number} version
  * @property {string} title
@@ -416,7 +429,7 @@
  */
 
 /**
- * One of all scores: its AUC with the interval, or null where there is none, and whether it is compared.
+ * One of all scores: its AUC with the interval, if there is one, and whether it is compared.
  * @typedef {object} Area
  * @property {string} name
  * @property {[number, number, number] | null} auc
@@ -424,8 +437,10 @@
  */
 
 /**
- * Trait `_compared`: the scores that are compared, the one on show first. Empty before they are there.
- * @typedef {object} Compared
+ * Trait `_compared`: the scores that are compared, the one on show first.
+ *
+ * Empty before they are there.
+ * @typedef {object} ComparedShown
  * @property {number} version
  * @property {number | null} eta
  * @property {string[]} names
@@ -458,7 +473,7 @@
 
 /**
  * Lines of Python to copy, unfolded in place.
- * @typedef {object} Lines
+ * @typedef {object} LinesShown
  * @property {string} title
  * @property {string} said
  * @property {string} code
@@ -466,24 +481,26 @@
 
 /**
  * Models that would say more of which samples are memorised.
- * @typedef {object} Step
+ * @typedef {object} StepShown
  * @property {string} said  what is trained, what to do instead, or why none can be
  * @property {string} button  "" where nothing can be trained
- * @property {Lines | null} lines  what begins a new run, where one is needed
+ * @property {LinesShown | null} lines  what begins a new run, where one is needed
  */
 
 /**
- * Trait `_steps`: what would say more of which samples are memorised. Empty where that is known.
- * @typedef {object} Steps
+ * Trait `_steps`: what would say more of which samples are memorised.
+ *
+ * Empty where that is known.
+ * @typedef {object} StepsShown
  * @property {string} metric  the score on show
  * @property {boolean} predicts  whether nothing denies that it does
- * @property {Step} more
- * @property {Step} know
+ * @property {StepShown} more
+ * @property {StepShown} know
  */
 
 /**
  * One checkpoint on the timeline.
- * @typedef {object} Moment
+ * @typedef {object} MomentShown
  * @property {string} value
  * @property {string} label
  * @property {number} epoch
@@ -497,16 +514,18 @@
  */
 
 /**
- * Trait `_timeline`: the checkpoints in the order of training, of which there are none or at least two.
+ * Trait `_timeline`: the checkpoints in the order of training, none or at least two.
  * @typedef {object} TimelineShown
  * @property {string} series  names what is scored, and how; other scores have another one
  * @property {boolean} ended  whether the last one is the end of training
- * @property {Moment[]} moments
+ * @property {MomentShown[]} moments
  */
 
 /**
- * The scores at one checkpoint, as float32 in the order of the samples in a buffer; NaN for a
- * sample without one. Each score that is compared with them has a buffer too. Or why there are none.
+ * The scores at one checkpoint, as float32 in the order of the samples in a buffer.
+ *
+ * NaN for a sample without one. Each score that is compared with them has a buffer too. Or why
+ * there are none.
  * @typedef {object} MomentScores
  * @property {"moment"} type
  * @property {string} series
@@ -515,8 +534,9 @@
  */
 
 /**
- * Which samples are memorised, in the order of the samples, one bit for each in a buffer. No buffer
- * without ground truth.
+ * Which samples are memorised, in the order of the samples, one bit for each in a buffer.
+ *
+ * No buffer without ground truth.
  * @typedef {object} MomentTruth
  * @property {"memorized"} type
  */

@@ -23,9 +23,9 @@ import { ONION } from "./words.js";
 
 /** @typedef {import("./messages.js").Item} Item */
 /** @typedef {import("./messages.js").Page} Page */
-/** @typedef {import("./messages.js").Place} Place */
+/** @typedef {import("./messages.js").PlaceShown} Place */
 /** @typedef {import("./messages.js").Glimpse} Glimpse */
-/** @typedef {import("./messages.js").Known} Known */
+/** @typedef {import("./messages.js").KnownShown} Known */
 
 /**
  * @typedef {object} OpenedActions

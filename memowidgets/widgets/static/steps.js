@@ -2,9 +2,9 @@
 
 import { html, write } from "./dom.js";
 
-/** @typedef {import("./messages.js").Steps} Next */
-/** @typedef {import("./messages.js").Step} Offer */
-/** @typedef {import("./messages.js").Lines} Lines */
+/** @typedef {import("./messages.js").StepsShown} Next */
+/** @typedef {import("./messages.js").StepShown} Offer */
+/** @typedef {import("./messages.js").LinesShown} Lines */
 
 /** Least, mean and most of what is memorised that the lowest tenth holds, in per cent: docs/measurements.md. */
 const HOLDS = /** @type {Record<string, [number, number, number]>} */ ({

@@ -25,7 +25,7 @@ import {
 import { BEST } from "./words.js";
 
 /** @typedef {import("./dom.js").Model} Model */
-/** @typedef {import("./messages.js").Moment} Moment */
+/** @typedef {import("./messages.js").MomentShown} Moment */
 
 export const EDGE = 9; // pixels between the ends of the line and those of its picture
 const AHEAD = 8; // checkpoints whose scores are asked for at once

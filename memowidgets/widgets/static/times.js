@@ -3,7 +3,7 @@
 import { countAsked } from "./asked.js";
 import { countUpTo } from "./maths.js";
 
-/** @typedef {import("./messages.js").Moment} Moment */
+/** @typedef {import("./messages.js").MomentShown} Moment */
 /** @typedef {import("./messages.js").Asked} Asked */
 
 const WHOLE = 7; // seconds in which all checkpoints are played

@@ -43,6 +43,7 @@ lint: style ## style, types, the order of the rooms, and how full their lines ar
 format: $(STAMP) ## format Python, JavaScript and styles
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+	@$(BIN)/python -m scripts.jsdoc
 	@$(BIN)/python -m tests.front_end.tools
 
 style: $(STAMP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILE = re.compile(
-    r"`(memowidgets/[\w/.]+)`[^`\n]*(?:in `(\w+)`)?[^`\n]*:\n\n```\w+\n(.*?)^```",
+    r"`(memowidgets/[\w/.]+)`[^`\n]*?(?:(in|end of) `(\w+)`)?[^`\n]*:\n\n```\w+\n(.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -31,11 +32,22 @@ def sections():
 
 
 def files(title):
-    """Path, the name after which it goes, and text of each file that a section shows."""
+    """Path, where of what it goes, and text of each file that a section shows."""
     return FILE.findall(sections()[title])
 
 
 EXAMPLES = [title for title in sections() if title.startswith("Add a ")]
+
+
+def pasted(before, where, name, text):
+    """A file with a text in it: with the imports, or at the start or the end of a name."""
+    if not before:
+        return text
+    line = rf"^{name}\b.*\n" if name else r"^(?=from memowidgets)"
+    at = re.search(line, before, re.MULTILINE).end()
+    if where == "end of":
+        at += re.search(r"^[)\]}]", before[at:], re.MULTILINE).start()
+    return before[:at] + text + before[at:]
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +56,10 @@ def extended(tmp_path_factory):
     place = tmp_path_factory.mktemp("extended")
     ignored = shutil.ignore_patterns("recordings", "__pycache__")
     shutil.copytree(ROOT / "memowidgets", place / "memowidgets", ignore=ignored)
-    for path, name, text in (file for title in EXAMPLES for file in files(title)):
+    for path, where, name, text in (f for title in EXAMPLES for f in files(title)):
         target = place / path
-        before, after = target.read_text("utf-8") if target.exists() else "", ""
-        if before:
-            line = rf"{name}\b" if name else "from memowidgets"
-            before, line, after = re.split(
-                rf"(^{line}.*\n)", before, maxsplit=1, flags=re.MULTILINE
-            )
-            before += line if name else ""
-            after = after if name else line + after
-        target.write_text(before + text + after, encoding="utf-8")
+        before = target.read_text("utf-8") if target.exists() else ""
+        target.write_text(pasted(before, where, name, text), encoding="utf-8")
     return place
 
 
@@ -74,12 +79,18 @@ def test_who_pastes_them_passes_the_checks_of_style(extended):
             cwd=extended, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout
-    for path, _, text in (file for title in EXAMPLES for file in files(title)):
+    for path, _, _, text in (file for title in EXAMPLES for file in files(title)):
         if not (ROOT / path).exists():
             assert (extended / path).read_text("utf-8") == text
     scripts = [path for title in EXAMPLES for path, *_ in files(title) if ".js" in path]
     done = prettier("--check", *scripts, cwd=extended)
     assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=extended, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(extended)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
     total = sum(reading.rooms(extended / "memowidgets").values(), reading.Reading())
     assert total.density <= reading.DENSEST
 

@@ -28,6 +28,7 @@ from memowidgets.audit.runs import identity
 from memowidgets.checks import as_code, has_form, warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
+from memowidgets.decisions import CHANGES
 from memowidgets.files import check_outside_runs
 from memowidgets.models import CausalLM, ConvNet, Model, SequenceClassifier, WideResNet
 from memowidgets.models.base import check_model
@@ -69,7 +70,6 @@ _OF_DATA = (
     "SequenceClassifier.from_scratch",
 )
 STARTS = ("scratch", "prediction")
-_CHANGES = ("anonymise", "remove", "relabel")
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 # In a checkout they are among the others; else a wheel without code has them.
 _OF_ANOTHER_WHEEL = ("banking77-smollm2", "cifar10-wrn")
@@ -406,7 +406,7 @@ def held_out_to_fork(run: Run) -> Dataset | None:
 
 def warn_of_members_alone(evidence: Evidence, log: DecisionLog) -> None:
     """Warn if decisions change members alone, while shadow models train on others too."""
-    changed = {name for name, made in log.table().items() if made.decision in _CHANGES}
+    changed = {name for name, made in log.table().items() if made.decision in CHANGES}
     others = evidence.data.ids[np.setdiff1d(evidence.pool, evidence.member_rows)]
     if changed and len(others) and changed.isdisjoint(others.tolist()):
         warn_user(

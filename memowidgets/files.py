@@ -79,26 +79,6 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
-@contextmanager
-def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder within this context, while others wait for it.
-
-    The system frees it when its process ends. Where a folder has no lock, as on Windows and on some
-    network file systems, nobody waits.
-    """
-    handle = -1
-    with suppress(OSError, ImportError):
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        if handle != -1:
-            os.close(handle)
-
-
 def fill(path: Path, content: bytes) -> None:
     """Write a file's content and wait until it is on the disk."""
     path.write_bytes(content)

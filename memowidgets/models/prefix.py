@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from memowidgets.files import make_private, one_at_a_time, replacement_of
+from memowidgets.files import make_private, replacement_of
 from memowidgets.models.base import restore_modes
 from memowidgets.models.device import answers, is_out_of_memory, room_for, sent
 from memowidgets.models.lora import blocks_of
@@ -85,8 +85,10 @@ class Prefix:
         """
         if self._is_whole():
             return
+        from filelock import FileLock  # which frozen blocks alone need
+
         make_private(self._folder)
-        with one_at_a_time(self._folder):
+        with FileLock(self._folder / ".lock", mode=0o600):
             if self._is_whole():
                 return
             with replacement_of(self._file) as temporary:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         SampleDetail,
         Share,
     )
+    from memowidgets.widgets.sent import Area, Picked
     from memowidgets.widgets.source import Source
 
 
@@ -815,7 +816,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
             *places,
             *(shown._replace(metric=metric) for metric in self._labels["metric"]),
         ]
-        areas: list[dict[str, Any]] = [
+        areas: list[Area] = [
             {
                 "name": names.get(label, self._labels["metric"][place.metric]),
                 "auc": self._area(judged, place),
@@ -869,7 +870,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         return f"Dashboard({chosen}: {self._in_words()})"
 
 
-def packed_choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
+def packed_choices(choices: Sequence[Choice]) -> list[Picked]:
     """Return choices in the form of the front end."""
     return [
         {

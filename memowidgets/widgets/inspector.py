@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Shown,
     )
     from memowidgets.widgets.samples import SampleReader
+    from memowidgets.widgets.sent import DecisionStatus
 
 
 _NO_TEXT = "Only texts can be anonymised: keep, relabel or remove this sample."
@@ -111,7 +112,7 @@ class Deciding:
             self._codes = (version, codes)
         return codes
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> DecisionStatus:
         """Return what the page shows beside the samples."""
         problem = _RECORDED if self.log.is_recorded else readable(self.log.problem)
         return {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memowidgets.widgets.inspected import Listed
     from memowidgets.widgets.messages import Choice, SampleDetail, ShadowGaps
     from memowidgets.widgets.samples import Value
+    from memowidgets.widgets.sent import Named
 
 
 MOST_ID, MOST_NOTE, MOST_GLIMPSE = 200, 300, 240
@@ -289,7 +290,7 @@ def known_of(
     }
 
 
-def _choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
+def _choices(choices: Sequence[Choice]) -> list[Named]:
     return [
         {"value": c.value, "label": readable(c.label), "marked": c.marked}
         for c in choices

@@ -285,7 +285,7 @@ print(mw.__file__)
 
 FROM_BOTH_WHEELS = """
 import memowidgets as mw
-for name in ("mmlu-field-smollm2", "banking77-smollm2", "cifar10-wrn"):
+for name in ("banking77-smollm2", "cifar10-wrn"):
     mw.open_recorded(name).dashboard().close()
 print(mw.__file__)
 """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, cast
 
-from memowidgets.vocabulary import visible, without_names
+from memowidgets.vocabulary import visible
 
 # remedies
 DELETE_IT = "delete it and call again"
@@ -117,8 +117,8 @@ class Absent:
 
 
 def without_advice(error: Exception) -> str:
-    """Return what an error says to a reader of a page, who calls nothing and may see no sample."""
-    return error.said if isinstance(error, NotThereError) else without_names(error)
+    """Return what an error says to a reader of a page, who calls nothing."""
+    return error.said if isinstance(error, NotThereError) else str(error)
 
 
 @contextmanager

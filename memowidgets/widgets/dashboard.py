@@ -840,7 +840,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
             "said": found.said(called),
         }
 
-    def _area(self, judged: Judged, place: Place) -> list[float] | None:
+    def _area(self, judged: Judged, place: Place) -> tuple[float, float, float] | None:
         """Return a score's AUC with its interval, if it is computed."""
         if not self._source.is_computed(*place):
             return None
@@ -854,7 +854,7 @@ class Dashboard(InTime, Inspection, anywidget.AnyWidget):
         if not found:
             return None
         auc, interval = next(iter(found[1].areas.values()))
-        return [auc, *interval]
+        return auc, *interval
 
     def _detail_of(self, position: int) -> SampleDetail:
         """Return all that is known of a sample, for what is shown."""

@@ -216,7 +216,7 @@ def test_the_page_compares_two_scores_as_python_does(recorded):
     sent = dashboard._compared
     assert sent["area"] == "AUC for the true labels"
     marked = {row["auc"][0]: row["auc"][1:] for row in sent["areas"] if row["marked"]}
-    assert marked == {one.true_auc: [*one.true_auc_interval] for one in both}
+    assert marked == {one.true_auc: one.true_auc_interval for one in both}
     for end in mw.evaluation.compare(*both).true_interval:
         assert f"{abs(end):.2f}" in sent["said"]
     dashboard.close()

@@ -171,14 +171,14 @@ from memowidgets.widgets.messages import Moment
 from tests.widgets.fake_source import FakeSource
 
 class Odd(FakeSource):
-    epochs, lacking, broken = [1, 2], (), ()
+    epochs, lacking, broken, losses = [1, 2], (), (), (float("nan"), None)
 
     def checkpoint_choices(self):
         steps = range(1, len(self.epochs) + 1)
         return [Choice(f"epoch-{i}", f"step {i}", marked=i == len(steps)) for i in steps]
 
     def moments(self):
-        return [Moment(f"epoch-{i}", f"step {i}", epoch, "", float("nan"), None, "", star=False)
+        return [Moment(f"epoch-{i}", f"step {i}", epoch, "", *self.losses, "", star=False)
                 for i, epoch in enumerate(self.epochs, 1)]
 
     def is_computed(self, score, layer, checkpoint):
@@ -196,6 +196,7 @@ dashboard
 COURSES = {
     "four hundred": {"epochs": [i / 40 for i in range(1, 401)]},
     "two, out of order": {"epochs": [2, 1]},
+    "two losses that stay high": {"epochs": [1, 2], "losses": (0.99, 1.0)},
     "a pass is missing": {"epochs": [1, 2, 3], "lacking": (2,)},
     "not a number at first": {"epochs": [0, 1, 2, 3, 4], "broken": (1, 2, 3)},
 }
@@ -208,11 +209,17 @@ def test_a_course_of_any_kind_plays_to_its_end(widget_page):
     for name, course in COURSES.items():
         n = len(course["epochs"])
         now = {"epochs": [], "lacking": (), "broken": ()} | course
+        shown.python("source.__dict__.pop('losses', None)")
         shown.python(f"source.__dict__.update({now!r})")
         shown.python("dashboard.refresh()")
         shown.python(f"setattr(dashboard, 'checkpoint', 'epoch-{n}')")
         page.locator(f"[aria-label=checkpoint][aria-valuenow='{n}']").wait_for()
         assert page.locator(".mw-hollow-tick").count() == len(now["lacking"]), name
+        if "losses" in course:
+            held_out = page.locator(".mw-times text", has_text="held-out loss")
+            training = page.locator(".mw-times text", has_text="median training loss")
+            tops = [one.bounding_box()["y"] for one in (held_out, training)]
+            assert abs(tops[0] - tops[1]) >= 12
         slider.press("Home" if n < 400 else "PageDown")  # from the end
         first = 1 if n < 400 else 360
         shown.eventually("dashboard.checkpoint", f"epoch-{first}")

@@ -35,6 +35,7 @@ const SETTLING = 220; // milliseconds in which moving samples form columns
 const APART = 13; // pixels between two lines of text
 export const HIGH = 48; // pixels, as in the style sheet
 export const LINE = HIGH - 16; // where the ticks stand
+const TOP = 10; // where the highest text stands
 
 /** One view of the timeline. */
 export class Timeline {
@@ -519,6 +520,16 @@ export class Timeline {
 }
 
 /**
+ * Where the names of two losses stand, each near the end of its line but a line of text apart.
+ * @param {number} above  where the higher one would stand
+ * @param {number} below
+ */
+function namesAt(above, below) {
+  const upper = Math.max(TOP, Math.min(above, LINE - 4 - APART));
+  return [upper, Math.max(below, upper + APART)];
+}
+
+/**
  * What stands still in the picture of a timeline: losses and names, and a tick for each checkpoint.
  * @param {Moment[]} moments
  * @param {number[]} places
@@ -542,15 +553,16 @@ export function fixedParts(moments, places, ended, width, starText) {
       class: `mw-loss ${name}`,
       points: found.map((point) => point.map((one) => one.toFixed(1)).join()).join(" "),
     });
-  const trainingY = (training.at(-1)?.[1] ?? LINE) - 4;
-  let heldY = (held.at(-1)?.[1] ?? 0) - 4;
-  if (Math.abs(heldY - trainingY) < APART) heldY = trainingY - APART;
+  const trainingEnd = (training.at(-1)?.[1] ?? LINE) - 4;
+  const heldEnd = (held.at(-1)?.[1] ?? trainingEnd) - 4;
+  const [trainingY, heldY] =
+    held.length === 0
+      ? [Math.max(TOP, trainingEnd), 0]
+      : trainingEnd < heldEnd
+        ? namesAt(trainingEnd, heldEnd)
+        : namesAt(heldEnd, trainingEnd).reverse();
   const text = (/** @type {number} */ y, /** @type {string} */ words, kind = "") =>
-    svg(
-      "text",
-      { class: kind, x: width - EDGE, y: Math.max(10, y), "text-anchor": "end" },
-      words,
-    );
+    svg("text", { class: kind, x: width - EDGE, y, "text-anchor": "end" }, words);
   const radius = Math.max(1, Math.min(2.8, (width - 2 * EDGE) / moments.length / 2.6));
   const ticks = moments.map(({ computed }, i) =>
     svg("circle", {

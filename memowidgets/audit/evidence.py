@@ -275,11 +275,6 @@ class Cache:
             held = self._held[question] = state, make()
         return cast("_Value", held[1])
 
-    def recall(self, question: Hashable, state: Hashable) -> Any:
-        """Return the value that is held for a question in that state, or None."""
-        held = self._held.get(question)
-        return None if held is None or held[0] != state else held[1]
-
     def clear(self) -> None:
         """Forget all answers."""
         self._held = {}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from memowidgets.decisions import Decision
+    from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content
 
 Row = tuple[str, ...]
@@ -523,13 +524,9 @@ def appendix(content: Content) -> list[Table]:
     return [table for table in tables if table.rows]
 
 
-def rates(content: Content) -> list[Row]:
-    """Return name, value and 95 % interval of each rate. Rates need ground truth."""
-    evaluation = content.evaluation
-    point = content.point
-    if evaluation is None or point is None:
-        return []
-    found: list[Row] = [
+def flagged_shares(point: OperatingPoint) -> list[Row]:
+    """Return name, value and 95 % interval of the shares of both groups that are flagged."""
+    return [
         (
             "TPR: memorised ones that are flagged",
             percent(point.tpr),
@@ -541,6 +538,15 @@ def rates(content: Content) -> list[Row]:
             between(point.fpr_interval),
         ),
     ]
+
+
+def rates(content: Content) -> list[Row]:
+    """Return name, value and 95 % interval of each rate. Rates need ground truth."""
+    evaluation = content.evaluation
+    point = content.point
+    if evaluation is None or point is None:
+        return []
+    found = flagged_shares(point)
     if point.precision is not None and point.precision_interval is not None:
         shown = percent(point.precision), between(point.precision_interval)
         found.append(("precision: flagged ones that are memorised", *shown))

@@ -18,8 +18,9 @@ from memowidgets.data.dataset import WithheldDataset
 from memowidgets.decisions import CHOICES, UNDECIDED
 from memowidgets.evaluation import roc
 from memowidgets.report.page import pack, thousandths
+from memowidgets.report.words import flagged_shares
 from memowidgets.store import StoreError
-from memowidgets.vocabulary import at, between, percent, visible, whole
+from memowidgets.vocabulary import at, visible, whole
 from memowidgets.widgets import widget
 from memowidgets.widgets.dashboard import packed_choices
 from memowidgets.widgets.explored import Judged, asked_rule, eta_range
@@ -376,16 +377,7 @@ class Recorded:
                 "",
             ),
             (f"flagged {at(self.tau)}", whole(point.flagged), ""),
-            (
-                "TPR: memorised ones that are flagged",
-                percent(point.tpr),
-                between(point.tpr_interval),
-            ),
-            (
-                "FPR: others that are flagged",
-                percent(point.fpr),
-                between(point.fpr_interval),
-            ),
+            *flagged_shares(point),
             ("AUC", f"{evaluation.auc:.2f}", f"{low:.2f} to {high:.2f}"),
         ]
         picture = still(found, self.tau, ETA)
